@@ -18,10 +18,10 @@
 
 static void take(const struct hvd_schedule *s, char *data, char *room)
 {
-    const int n_steps = hvd_schedule_steps(s);
+    const int n_steps = hvd_algorithm_steps(s);
 
     for (int i = 0; i < n_steps; i++) {
-        const struct hvd_exchange x = hvd_schedule_step(s, i);
+        const struct hvd_exchange x = hvd_algorithm_step(s, i);
         MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         if (x.from >= 0 && x.receive_count > 0)
             MPI_Irecv(x.combines ? room : data + x.receive_at, (int)x.receive_count, MPI_CHAR,

@@ -147,9 +147,9 @@ static void release(struct message *m)
 
 static void send(struct world *w, int from, int to, struct message *m, size_t len)
 {
-    const int64_t now_ns = hvd_clock_time(w->clock, rank_of(w, from));
+    const int64_t now_ns = hvd_loggp_time(w->clock, rank_of(w, from));
     const struct event event = {
-        .at_ns = hvd_clock_send(w->clock, rank_of(w, from), rank_of(w, to), len, now_ns),
+        .at_ns = hvd_loggp_send(w->clock, rank_of(w, from), rank_of(w, to), len, now_ns),
         .from = from,
         .to = to,
         .message = m};
@@ -251,7 +251,7 @@ static void hear(struct world *w, int position, int branch, const char *data, si
     }
     if (st != HVD_OK)
         blame(w, "a message that goes up", &err);
-    hvd_clock_work(w->clock, rank_of(w, position), 0, work_ns);
+    hvd_loggp_work(w->clock, rank_of(w, position), 0, work_ns);
 }
 
 static void send_down(struct world *w, int position, struct message *plan)
@@ -278,7 +278,7 @@ static void follow(struct world *w, int position, const char *data, size_t len)
     if (st != HVD_OK)
         blame(w, "a plan", &err);
     const int64_t done_ns =
-        hvd_clock_work(w->clock, rank_of(w, position), 0,
+        hvd_loggp_work(w->clock, rank_of(w, position), 0,
                        n_steps * w->options->item_ns + reader.n_words * w->options->word_ns);
     if (done_ns > w->step->ns)
         w->step->ns = done_ns;
@@ -309,7 +309,7 @@ static void speak(struct world *w, int position)
     if (!plan)
         return;
     plan->n_refs++;
-    hvd_clock_work(w->clock, 0, 0, w->options->n_tensors * w->options->item_ns * !w->is_cached);
+    hvd_loggp_work(w->clock, 0, 0, w->options->n_tensors * w->options->item_ns * !w->is_cached);
     send_down(w, 0, plan);
     follow(w, 0, plan->data, plan->len);
     release(plan);
@@ -320,7 +320,7 @@ static void deliver(struct world *w, struct event *event)
     const int to = event->to;
     const struct hvd_buf *asked = asked_by(w, event->from);
 
-    hvd_clock_receive(w->clock, rank_of(w, event->from), rank_of(w, to), event->at_ns);
+    hvd_loggp_receive(w->clock, rank_of(w, event->from), rank_of(w, to), event->at_ns);
     const char *data = event->message ? event->message->data : asked->data;
     const size_t len = event->message ? event->message->len : asked->len;
     const int64_t began_ns = to == 0 ? real_ns() : 0;
@@ -376,9 +376,9 @@ static bool open_clock(struct world *w)
                                               .ranks_per_host = w->options->ranks_per_host,
                                               .seed = w->options->seed};
 
-    hvd_clock_destroy(w->clock);
+    hvd_loggp_destroy(w->clock);
     w->clock = NULL;
-    return hvd_clock_create(&options, &w->clock, NULL) == HVD_OK;
+    return hvd_loggp_create(&options, &w->clock, NULL) == HVD_OK;
 }
 
 static hvd_status_t open_tree(struct world *w)
@@ -443,7 +443,7 @@ static void close_world(struct world *w)
     }
     hvd_negotiator_destroy(w->root);
     hvd_tree_fini(&w->tree);
-    hvd_clock_destroy(w->clock);
+    hvd_loggp_destroy(w->clock);
     free(w->heap);
     free(w->nodes);
     free(w->aggregators);
@@ -534,16 +534,16 @@ static void run_round(struct rounds *r, int64_t stride)
         for (int host = 0; host < n; host++) {
             const int from = first_rank(r, host);
             const int other = (int)((host + k * stride) % n);
-            *came_at(r, other, k) = hvd_clock_send(r->clock, from, first_rank(r, other), r->len,
-                                                   hvd_clock_time(r->clock, from));
+            *came_at(r, other, k) = hvd_loggp_send(r->clock, from, first_rank(r, other), r->len,
+                                                   hvd_loggp_time(r->clock, from));
             r->out->messages++;
         }
     for (int host = 0; host < n; host++)
         for (int k = 1; k < r->radix && k * stride < n; k++) {
             const int from = (int)((host - k * stride + n) % n);
-            hvd_clock_receive(r->clock, first_rank(r, from), first_rank(r, host),
+            hvd_loggp_receive(r->clock, first_rank(r, from), first_rank(r, host),
                               *came_at(r, host, k));
-            hvd_clock_work(r->clock, first_rank(r, host), 0,
+            hvd_loggp_work(r->clock, first_rank(r, host), 0,
                            (r->options->n_tensors + 63) / 64 * r->options->word_ns);
         }
 }
@@ -558,8 +558,8 @@ static void run_within(struct rounds *r, bool is_up)
         if (rank == first)
             continue;
         const int64_t came =
-            hvd_clock_send(r->clock, from, to, r->len, hvd_clock_time(r->clock, from));
-        hvd_clock_receive(r->clock, from, to, came);
+            hvd_loggp_send(r->clock, from, to, r->len, hvd_loggp_time(r->clock, from));
+        hvd_loggp_receive(r->clock, from, to, came);
         r->out->messages++;
     }
 }
@@ -589,9 +589,9 @@ const char *simulation_rounds(const struct simulation_options *options, int radi
         options->ranks_per_host - 1;
     run_within(&r, false);
     for (int rank = 0; rank < options->n_ranks; rank++)
-        if (hvd_clock_time(w.clock, rank) > out->ns)
-            out->ns = hvd_clock_time(w.clock, rank);
-    hvd_clock_destroy(w.clock);
+        if (hvd_loggp_time(w.clock, rank) > out->ns)
+            out->ns = hvd_loggp_time(w.clock, rank);
+    hvd_loggp_destroy(w.clock);
     free(r.came_ns);
     return NULL;
 }

@@ -193,7 +193,7 @@ static hvd_status_t agree_on_settings(const struct hvd_transport *mpi, const str
         sum = (sum ^ values[i]) * 0x9e3779b97f4a7c15u;
         sum ^= sum >> 29;
     }
-    hvd_status_t st = hvd_comm_same(mpi, sum, &is_same, err);
+    hvd_status_t st = hvd_mpi_comms_same(mpi, sum, &is_same, err);
     if (st != HVD_OK || is_same)
         return st;
     return HVD_FAIL(err, HVD_ERR_MISMATCH, 0,
@@ -209,7 +209,7 @@ static hvd_status_t adopt_stall_times(const struct hvd_transport *mpi, struct hv
                                       struct hvd_err *err)
 {
     int64_t times[] = {s->stall_warning_ns, s->stall_shutdown_ns};
-    hvd_status_t st = hvd_comm_adopt(mpi, times, 2, err);
+    hvd_status_t st = hvd_mpi_comms_adopt(mpi, times, 2, err);
 
     if (st == HVD_OK) {
         s->stall_warning_ns = times[0];
@@ -236,13 +236,13 @@ static hvd_status_t meet_others(void *ctx, struct hvd_err *err)
     struct meeting *m = ctx;
 
     *err = m->why;
-    hvd_status_t st = hvd_comm_agree(m->mpi, m->status, err);
+    hvd_status_t st = hvd_mpi_comms_agree(m->mpi, m->status, err);
     if (st == HVD_OK)
         st = agree_on_settings(m->mpi, &m->settings, err);
     if (st == HVD_OK)
         st = adopt_stall_times(m->mpi, &m->settings, err);
     if (st == HVD_OK && m->n_comms > 1)
-        st = hvd_comm_sets_read(m->mpi, m->comms, m->n_comms, &m->comm_sets, err);
+        st = hvd_mpi_comms_sets_read(m->mpi, m->comms, m->n_comms, &m->comm_sets, err);
     return st;
 }
 
@@ -395,7 +395,7 @@ hvd_status_t hvd_job_begin(struct hvd_job *job, const struct hvd_api_start *from
     unbind(&s);
     if (st == HVD_OK)
         st = agree(&s, job, &from->sets, err);
-    hvd_comm_sets_fini(&s.comm_sets);
+    hvd_mpi_comms_sets_fini(&s.comm_sets);
     hvd_mpi_arrival_destroy(s.arrival);
     if (st != HVD_OK)
         hvd_job_fini(job);

@@ -42,7 +42,7 @@ static int find_comm(struct hvd_engine *engine, const struct hvd_transport *mpi,
     int result = HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
     int n = 0;
 
-    if (ranks && hvd_comm_ranks(mpi, comm, ranks, &n, NULL) == HVD_OK)
+    if (ranks && hvd_mpi_comms_ranks(mpi, comm, ranks, &n, NULL) == HVD_OK)
         result = find_set(engine, ranks, n, ranks + size);
     hvd_free(ranks);
     return result;

@@ -125,6 +125,6 @@ struct hvd_device_port {
  * adapters are compared with. Tensors of the host do not pass it: they are moved where they are.
  * Shared by all, never destroyed.
  */
-struct hvd_device_port *hvd_device_host(void);
+struct hvd_device_port *hvd_host_device(void);
 
 #endif

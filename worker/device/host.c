@@ -134,7 +134,7 @@ static void host_abort(struct hvd_device_port *d)
     (void)d;
 }
 
-struct hvd_device_port *hvd_device_host(void)
+struct hvd_device_port *hvd_host_device(void)
 {
     static const struct hvd_device_ops ops = {
         .alloc = host_alloc,

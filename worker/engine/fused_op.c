@@ -268,7 +268,7 @@ static void compute_alone(const struct hvd_fused_op *f)
     const struct hvd_collective *c = &f->move;
     const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
     const bool is_scaled = (c->op == HVD_ALLREDUCE || c->op == HVD_REDUCESCATTER) &&
-                           !hvd_scaling_is_identity(&c->scaling);
+                           !hvd_scale_is_identity(&c->scaling);
 
     for (int i = 0; i < (c->n_pieces ? c->n_pieces : 1); i++) {
         const struct hvd_piece *p = c->n_pieces ? &c->pieces[i] : &whole;

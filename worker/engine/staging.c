@@ -166,7 +166,7 @@ void hvd_staging_set_destroy(struct hvd_set_device *on)
  * device: what it contributes, and gives away, is the host's. */
 static hvd_status_t open_set(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
-    struct hvd_device_port *d = e->options.device ? e->options.device : hvd_device_host();
+    struct hvd_device_port *d = e->options.device ? e->options.device : hvd_host_device();
 
     if (set->on_device)
         return HVD_OK;

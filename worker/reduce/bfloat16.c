@@ -25,8 +25,8 @@ HVD_REDUCE_EACH_VARIANT(KERNELS)
 HVD_HALF_COMBINE(sum_portable, , SUM)
 
 /* Sums have kernels of their own on x86-64. */
-#define sum_avx2 hvd_bfloat16_sum_avx2
-#define sum_avx512 hvd_bfloat16_sum_avx512
+#define sum_avx2 hvd_sums_bfloat16_avx2
+#define sum_avx512 hvd_sums_bfloat16_avx512
 
 #define ROW(INDEX, VARIANT)                                                                        \
     [INDEX] = {                                                                                    \

@@ -22,7 +22,7 @@
  */
 
 /* Whether nothing is to be done, before (prescale) and after (postscale, divisor) the reduction. */
-bool hvd_scaling_is_identity(const struct hvd_scaling *scaling);
+bool hvd_scale_is_identity(const struct hvd_scaling *scaling);
 
 /* into[i] = into[i] op from[i] for count elements. */
 void hvd_reduce_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *into, const void *from,

@@ -124,7 +124,7 @@ static void multiply(enum hvd_dtype dtype, void *out, const void *in, double fac
         integers[dtype].multiply(out, in, factor, count);
 }
 
-bool hvd_scaling_is_identity(const struct hvd_scaling *scaling)
+bool hvd_scale_is_identity(const struct hvd_scaling *scaling)
 {
     return scaling->prescale == 1 && scaling->postscale == 1 && scaling->divisor == 1;
 }

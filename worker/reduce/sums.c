@@ -248,7 +248,8 @@ KERNELS(float32, avx512, HVD_TARGET_AVX512, __m512i)
 KERNELS(float64, avx512, HVD_TARGET_AVX512, __m512i)
 
 #define BFLOAT16(VARIANT, TARGET, VECTOR)                                                          \
-    TARGET void hvd_bfloat16_sum_##VARIANT(void *out, const void *a, const void *b, int64_t count) \
+    TARGET void hvd_sums_bfloat16_##VARIANT(void *out, const void *a, const void *b,               \
+                                            int64_t count)                                         \
     {                                                                                              \
         const int64_t width = sizeof(VECTOR) / sizeof(uint16_t);                                   \
         uint16_t *o = out;                                                                         \

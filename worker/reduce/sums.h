@@ -38,7 +38,7 @@ struct hvd_sum_kernels {
 extern const struct hvd_sum_kernels hvd_reduce_sums[HVD_REDUCE_VARIANTS][HVD_DTYPES];
 
 /* out[i] = a[i] + b[i] of bfloat16. */
-void hvd_bfloat16_sum_avx2(void *out, const void *a, const void *b, int64_t count);
-void hvd_bfloat16_sum_avx512(void *out, const void *a, const void *b, int64_t count);
+void hvd_sums_bfloat16_avx2(void *out, const void *a, const void *b, int64_t count);
+void hvd_sums_bfloat16_avx512(void *out, const void *a, const void *b, int64_t count);
 
 #endif

@@ -178,7 +178,7 @@ static struct hvd_exchange ring_step(const struct hvd_schedule *s, int i)
 
 /* --- All of them ------------------------------------------------------------------------------ */
 
-int hvd_schedule_steps(const struct hvd_schedule *s)
+int hvd_algorithm_steps(const struct hvd_schedule *s)
 {
     const struct fold f = fold_of(s);
     const int around = f.n_extra > 0 ? 2 : 0;
@@ -188,10 +188,10 @@ int hvd_schedule_steps(const struct hvd_schedule *s)
     return around + (s->algorithm == HVD_ALGORITHM_DOUBLING ? f.n_steps : 2 * f.n_steps);
 }
 
-struct hvd_exchange hvd_schedule_step(const struct hvd_schedule *s, int i)
+struct hvd_exchange hvd_algorithm_step(const struct hvd_schedule *s, int i)
 {
     const struct fold f = fold_of(s);
-    const int last = hvd_schedule_steps(s) - 1;
+    const int last = hvd_algorithm_steps(s) - 1;
 
     if (s->algorithm == HVD_ALGORITHM_RING)
         return ring_step(s, i);
@@ -204,7 +204,7 @@ struct hvd_exchange hvd_schedule_step(const struct hvd_schedule *s, int i)
                                                   : rabenseifner_step(s, &f, i);
 }
 
-int64_t hvd_schedule_room(const struct hvd_schedule *s)
+int64_t hvd_algorithm_room(const struct hvd_schedule *s)
 {
     const struct fold f = fold_of(s);
 

@@ -93,12 +93,12 @@ struct hvd_exchange {
 };
 
 /* How many steps every rank takes. */
-int hvd_schedule_steps(const struct hvd_schedule *s);
+int hvd_algorithm_steps(const struct hvd_schedule *s);
 
 /* The i-th of them. Stretches may be empty: then nothing is sent. */
-struct hvd_exchange hvd_schedule_step(const struct hvd_schedule *s, int i);
+struct hvd_exchange hvd_algorithm_step(const struct hvd_schedule *s, int i);
 
 /* The most elements that are received in a step to be combined. */
-int64_t hvd_schedule_room(const struct hvd_schedule *s);
+int64_t hvd_algorithm_room(const struct hvd_schedule *s);
 
 #endif

@@ -92,7 +92,8 @@ hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd
 
     if (!domains)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for where the ranks are");
-    hvd_status_t st = hvd_hybrid_tell(h->far, &h->world.team, &mine, sizeof(mine), domains, err);
+    hvd_status_t st =
+        hvd_hybrid_allgather(h->far, &h->world.team, &mine, sizeof(mine), domains, err);
     if (st == HVD_OK) {
         bool wants_shm = true;
         for (int rank = 0; rank < size; rank++)

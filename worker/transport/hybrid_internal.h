@@ -36,8 +36,8 @@ static inline uint32_t hvd_hybrid_peers_set(uint32_t set, int local_rank)
  * hybrid_share.c. What all ranks of a process set of `far` tell: `len` bytes of each, by rank of
  * the set, in all. Waits for them. HVD_ERR_NOMEM, or what far returned.
  */
-hvd_status_t hvd_hybrid_tell(struct hvd_transport *far, const struct hvd_team *team,
-                             const void *mine, size_t len, void *all, struct hvd_err *err);
+hvd_status_t hvd_hybrid_allgather(struct hvd_transport *far, const struct hvd_team *team,
+                                  const void *mine, size_t len, void *all, struct hvd_err *err);
 
 /*
  * hybrid_share.c. Divides the ranks of a set into domains and gives every domain its memory:

@@ -18,8 +18,8 @@
 #define PAGE ((size_t)4096)
 #define RING_MIN ((size_t)128)
 
-hvd_status_t hvd_hybrid_tell(struct hvd_transport *far, const struct hvd_team *team,
-                             const void *mine, size_t len, void *all, struct hvd_err *err)
+hvd_status_t hvd_hybrid_allgather(struct hvd_transport *far, const struct hvd_team *team,
+                                  const void *mine, size_t len, void *all, struct hvd_err *err)
 {
     int64_t *counts = hvd_malloc((size_t)team->size, sizeof(int64_t));
     hvd_status_t st;
@@ -225,12 +225,12 @@ static hvd_status_t try(struct hvd_hybrid *h, struct hvd_hybrid_set *set, void *
         shared = hvd_shm_offer_init(&offer, set->segment_bytes, why);
     if (shared != HVD_OK)
         offer.name_len = 0;
-    hvd_status_t st = hvd_hybrid_tell(h->far, &set->team, &offer, sizeof(offer), all, err);
+    hvd_status_t st = hvd_hybrid_allgather(h->far, &set->team, &offer, sizeof(offer), all, err);
     if (st == HVD_OK && shared == HVD_OK && set->team.n_local > 1)
         shared = exchange(h, set, &offer, all, why);
     hvd_shm_offer_fini(&offer);
     const char is_good = shared == HVD_OK;
-    return st == HVD_OK ? hvd_hybrid_tell(h->far, &set->team, &is_good, 1, all, err) : st;
+    return st == HVD_OK ? hvd_hybrid_allgather(h->far, &set->team, &is_good, 1, all, err) : st;
 }
 
 hvd_status_t hvd_hybrid_share(struct hvd_hybrid *h, struct hvd_hybrid_set *set, const int *keys,

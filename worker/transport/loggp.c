@@ -17,7 +17,7 @@ struct hvd_clock {
     struct processor *processors; /* by rank; owned */
 };
 
-hvd_status_t hvd_clock_create(const struct hvd_clock_options *options, struct hvd_clock **out,
+hvd_status_t hvd_loggp_create(const struct hvd_clock_options *options, struct hvd_clock **out,
                               struct hvd_err *err)
 {
     struct hvd_clock *c = hvd_calloc(1, sizeof(*c));
@@ -25,7 +25,7 @@ hvd_status_t hvd_clock_create(const struct hvd_clock_options *options, struct hv
     if (c)
         c->processors = hvd_calloc((size_t)options->size, sizeof(*c->processors));
     if (!c || !c->processors) {
-        hvd_clock_destroy(c);
+        hvd_loggp_destroy(c);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a modelled clock");
     }
     c->network = *options->network;
@@ -35,7 +35,7 @@ hvd_status_t hvd_clock_create(const struct hvd_clock_options *options, struct hv
     return HVD_OK;
 }
 
-void hvd_clock_destroy(struct hvd_clock *c)
+void hvd_loggp_destroy(struct hvd_clock *c)
 {
     if (!c)
         return;
@@ -63,7 +63,7 @@ static int64_t draw_jitter(struct hvd_clock *c)
     return (int64_t)(c->random % (uint64_t)(c->network.jitter_ns + 1));
 }
 
-int64_t hvd_clock_work(struct hvd_clock *c, int rank, int64_t at_ns, int64_t ns)
+int64_t hvd_loggp_work(struct hvd_clock *c, int rank, int64_t at_ns, int64_t ns)
 {
     struct processor *p = &c->processors[rank];
 
@@ -73,29 +73,29 @@ int64_t hvd_clock_work(struct hvd_clock *c, int rank, int64_t at_ns, int64_t ns)
     return p->busy_until_ns;
 }
 
-int64_t hvd_clock_send(struct hvd_clock *c, int from, int to, size_t len, int64_t at_ns)
+int64_t hvd_loggp_send(struct hvd_clock *c, int from, int to, size_t len, int64_t at_ns)
 {
     const struct hvd_loggp *way = between(c, from, to);
     struct processor *p = &c->processors[from];
     const int64_t wire_ns = (int64_t)((double)len * way->byte_ns);
-    const int64_t handed_over = hvd_clock_work(c, from, at_ns, way->overhead_ns);
+    const int64_t handed_over = hvd_loggp_work(c, from, at_ns, way->overhead_ns);
     const int64_t leaves = later(handed_over, p->may_send_at_ns);
 
     p->may_send_at_ns = leaves + later(way->gap_ns, wire_ns);
     return leaves + wire_ns + way->latency_ns + draw_jitter(c);
 }
 
-int64_t hvd_clock_receive(struct hvd_clock *c, int from, int to, int64_t came_ns)
+int64_t hvd_loggp_receive(struct hvd_clock *c, int from, int to, int64_t came_ns)
 {
-    return hvd_clock_work(c, to, came_ns, between(c, from, to)->overhead_ns);
+    return hvd_loggp_work(c, to, came_ns, between(c, from, to)->overhead_ns);
 }
 
-int64_t hvd_clock_time(const struct hvd_clock *c, int rank)
+int64_t hvd_loggp_time(const struct hvd_clock *c, int rank)
 {
     return c->processors[rank].busy_until_ns;
 }
 
-int64_t hvd_clock_collective(const struct hvd_clock *c, int n_ranks, size_t bytes)
+int64_t hvd_loggp_collective(const struct hvd_clock *c, int n_ranks, size_t bytes)
 {
     const struct hvd_loggp *way = n_ranks <= c->ranks_per_host ? &c->network.near : &c->network.far;
     int64_t hops = 0;

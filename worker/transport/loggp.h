@@ -41,26 +41,26 @@ struct hvd_clock_options {
 };
 
 /* A clock at time 0 everywhere. HVD_ERR_NOMEM. */
-hvd_status_t hvd_clock_create(const struct hvd_clock_options *options, struct hvd_clock **out,
+hvd_status_t hvd_loggp_create(const struct hvd_clock_options *options, struct hvd_clock **out,
                               struct hvd_err *err);
 
 /* NULL is fine. */
-void hvd_clock_destroy(struct hvd_clock *c);
+void hvd_loggp_destroy(struct hvd_clock *c);
 
 /* A rank sends a message of len bytes as soon as it can, not before at_ns; when it is there. */
-int64_t hvd_clock_send(struct hvd_clock *c, int from, int to, size_t len, int64_t at_ns);
+int64_t hvd_loggp_send(struct hvd_clock *c, int from, int to, size_t len, int64_t at_ns);
 
 /* A rank takes in a message that came at that time, as soon as it can; when it has. */
-int64_t hvd_clock_receive(struct hvd_clock *c, int from, int to, int64_t came_ns);
+int64_t hvd_loggp_receive(struct hvd_clock *c, int from, int to, int64_t came_ns);
 
 /* A rank works for so long, not before at_ns; when it is done. */
-int64_t hvd_clock_work(struct hvd_clock *c, int rank, int64_t at_ns, int64_t ns);
+int64_t hvd_loggp_work(struct hvd_clock *c, int rank, int64_t at_ns, int64_t ns);
 
 /* When a rank is done with all that it did so far. */
-int64_t hvd_clock_time(const struct hvd_clock *c, int rank);
+int64_t hvd_loggp_time(const struct hvd_clock *c, int rank);
 
 /* How long a collective of so many ranks takes that moves so many bytes: twice the hops of a
  * doubling, and every byte there and back. */
-int64_t hvd_clock_collective(const struct hvd_clock *c, int n_ranks, size_t bytes);
+int64_t hvd_loggp_collective(const struct hvd_clock *c, int n_ranks, size_t bytes);
 
 #endif

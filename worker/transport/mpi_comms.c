@@ -36,8 +36,8 @@ static int translate(MPI_Group from, MPI_Group to, int n, int *ranks)
     return rc;
 }
 
-hvd_status_t hvd_comm_ranks(const struct hvd_transport *job, const void *comm, int *ranks, int *n,
-                            struct hvd_err *err)
+hvd_status_t hvd_mpi_comms_ranks(const struct hvd_transport *job, const void *comm, int *ranks,
+                                 int *n, struct hvd_err *err)
 {
     const MPI_Comm given = *(const MPI_Comm *)comm;
     MPI_Group all = MPI_GROUP_NULL;
@@ -74,7 +74,7 @@ static int leader_of(const struct hvd_transport *job, MPI_Comm comm, int *ranks,
     *n = 0;
     if (comm == MPI_COMM_NULL)
         return NOT_A_MEMBER;
-    if (hvd_comm_ranks(job, &comm, ranks, n, NULL) != HVD_OK)
+    if (hvd_mpi_comms_ranks(job, &comm, ranks, n, NULL) != HVD_OK)
         return NOT_LEGAL;
     for (int i = 1; i < *n; i++)
         if (ranks[i] < ranks[i - 1])
@@ -139,8 +139,8 @@ static hvd_status_t agree_on_number(const struct hvd_transport *job, int n, stru
                     "Different ranks tried to set up mismatching numbers of process sets");
 }
 
-hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *comms, int n_comms,
-                                struct hvd_comm_sets *out, struct hvd_err *err)
+hvd_status_t hvd_mpi_comms_sets_read(const struct hvd_transport *job, const void *comms,
+                                     int n_comms, struct hvd_comm_sets *out, struct hvd_err *err)
 {
     const size_t n_given = (size_t)n_comms;
     const int size = job->topology.size;
@@ -169,7 +169,7 @@ hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *com
     if (st == HVD_OK)
         *out = sets;
     else
-        hvd_comm_sets_fini(&sets);
+        hvd_mpi_comms_sets_fini(&sets);
     return st;
 }
 
@@ -179,7 +179,8 @@ struct verdict {
     char text[HVD_ERR_MSG_MAX];
 };
 
-hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, struct hvd_err *err)
+hvd_status_t hvd_mpi_comms_agree(const struct hvd_transport *job, hvd_status_t st,
+                                 struct hvd_err *err)
 {
     const MPI_Comm all = *(const MPI_Comm *)hvd_mpi_comm(job);
     const struct hvd_topology *self = &job->topology;
@@ -203,8 +204,8 @@ hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, st
     return HVD_FAIL(err, (hvd_status_t)verdict.status, 0, "%s", verdict.text);
 }
 
-hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool *out,
-                           struct hvd_err *err)
+hvd_status_t hvd_mpi_comms_same(const struct hvd_transport *job, uint64_t value, bool *out,
+                                struct hvd_err *err)
 {
     uint64_t least[2] = {value, ~value};
     const int rc = MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_UINT64_T, MPI_MIN,
@@ -214,15 +215,15 @@ hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "whether the ranks have the same settings");
 }
 
-hvd_status_t hvd_comm_adopt(const struct hvd_transport *job, int64_t *values, int n,
-                            struct hvd_err *err)
+hvd_status_t hvd_mpi_comms_adopt(const struct hvd_transport *job, int64_t *values, int n,
+                                 struct hvd_err *err)
 {
     const int rc = MPI_Bcast(values, n, MPI_INT64_T, 0, *(const MPI_Comm *)hvd_mpi_comm(job));
 
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "the settings of rank 0");
 }
 
-void hvd_comm_sets_fini(struct hvd_comm_sets *sets)
+void hvd_mpi_comms_sets_fini(struct hvd_comm_sets *sets)
 {
     hvd_free(sets->ranks);
     hvd_free(sets->sizes);

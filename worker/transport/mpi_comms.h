@@ -20,8 +20,8 @@ struct hvd_comm_sets {
  * for all of the job; *n is how many. HVD_ERR_INVALID for a communicator that has others too, or
  * that is MPI_COMM_NULL; HVD_ERR_SYSTEM. Not collective.
  */
-hvd_status_t hvd_comm_ranks(const struct hvd_transport *job, const void *comm, int *ranks, int *n,
-                            struct hvd_err *err);
+hvd_status_t hvd_mpi_comms_ranks(const struct hvd_transport *job, const void *comm, int *ranks,
+                                 int *n, struct hvd_err *err);
 
 /*
  * The process sets of the communicators comms[1], ..., comms[n_comms - 1], an array of MPI_Comm.
@@ -31,26 +31,27 @@ hvd_status_t hvd_comm_ranks(const struct hvd_transport *job, const void *comm, i
  * different n_comms, a communicator that has others than ranks of the job or has them in another
  * order; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. *out is the caller's to fini.
  */
-hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *comms, int n_comms,
-                                struct hvd_comm_sets *out, struct hvd_err *err);
+hvd_status_t hvd_mpi_comms_sets_read(const struct hvd_transport *job, const void *comms,
+                                     int n_comms, struct hvd_comm_sets *out, struct hvd_err *err);
 
 /*
  * Tells all ranks of the job how it went here, and waits for the same from them. HVD_OK when all
  * said so. Else every rank gets a failure: its own, with its own reason, or that of the lowest rank
  * that failed, with a reason that names it.
  */
-hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, struct hvd_err *err);
+hvd_status_t hvd_mpi_comms_agree(const struct hvd_transport *job, hvd_status_t st,
+                                 struct hvd_err *err);
 
 /* Whether every rank of the job gives the same number; every rank is told the same. Collective over
  * the job; HVD_ERR_SYSTEM. */
-hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool *out,
-                           struct hvd_err *err);
+hvd_status_t hvd_mpi_comms_same(const struct hvd_transport *job, uint64_t value, bool *out,
+                                struct hvd_err *err);
 
 /* The values become those of rank 0. Collective over the job; HVD_ERR_SYSTEM. */
-hvd_status_t hvd_comm_adopt(const struct hvd_transport *job, int64_t *values, int n,
-                            struct hvd_err *err);
+hvd_status_t hvd_mpi_comms_adopt(const struct hvd_transport *job, int64_t *values, int n,
+                                 struct hvd_err *err);
 
 /* Frees what is in it. */
-void hvd_comm_sets_fini(struct hvd_comm_sets *sets);
+void hvd_mpi_comms_sets_fini(struct hvd_comm_sets *sets);
 
 #endif

@@ -40,7 +40,7 @@ static int post(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_ch
     const size_t width = hvd_dtype_size((int)c->dtype);
     int rc = MPI_SUCCESS;
 
-    chunk->exchange = hvd_schedule_step(&chunk->schedule, chunk->step);
+    chunk->exchange = hvd_algorithm_step(&chunk->schedule, chunk->step);
     if (x->from >= 0 && x->receive_count > 0)
         rc = MPI_Irecv(x->combines ? chunk->room : chunk->data + (size_t)x->receive_at * width,
                        (int)x->receive_count, type, x->from, chunk->tag, comm, &chunk->requests[0]);
@@ -101,11 +101,11 @@ static int begin(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                               .n_ranks = channel.size,
                               .rank = channel.rank,
                               .count = left < mv->steps_elements ? left : mv->steps_elements};
-    if (!reserve_room(chunk, (size_t)hvd_schedule_room(&chunk->schedule) * width))
+    if (!reserve_room(chunk, (size_t)hvd_algorithm_room(&chunk->schedule) * width))
         return MPI_ERR_NO_MEM;
     chunk->data = data_of(c, mv) + offset;
     chunk->step = 0;
-    chunk->n_steps = hvd_schedule_steps(&chunk->schedule);
+    chunk->n_steps = hvd_algorithm_steps(&chunk->schedule);
     chunk->tag = TAG_MIN + (int)(mv->next_tag++ % TAGS);
     chunk->requests[0] = MPI_REQUEST_NULL;
     chunk->requests[1] = MPI_REQUEST_NULL;

@@ -98,7 +98,7 @@ static bool read_small(struct hvd_shm *s, struct hvd_shm_move *mv)
 
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
         s->sources[rank] = small_area(s, rank, bytes);
-    if (hvd_scaling_is_identity(&c->scaling))
+    if (hvd_scale_is_identity(&c->scaling))
         fold_plain(s, c, all.out, all.count);
     else
         hvd_shm_fold(s, c, &all);

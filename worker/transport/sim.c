@@ -167,7 +167,7 @@ static hvd_status_t sim_send(struct hvd_transport *t, int to, const void *data, 
     sim->n_sent++;
     letter.delay = delay_of(sim, to);
     if (sim->clock)
-        letter.comes_ns = hvd_clock_send(sim->clock, letter.from, to, len, sim->now_ns);
+        letter.comes_ns = hvd_loggp_send(sim->clock, letter.from, to, len, sim->now_ns);
     const bool is_lost = sim->dead[to] || sim->dead[letter.from];
     if (!is_lost && sim->ranks[to]) { /* nobody reads what comes to a rank that has left */
         if (sim->n_sent != sim->options.faults.lose)
@@ -239,7 +239,7 @@ static hvd_status_t sim_receive(struct hvd_transport *t, struct hvd_inbound *in,
     if (letter)
         count_event(sim);
     if (letter && sim->clock)
-        hvd_clock_receive(sim->clock, letter->from, t->topology.rank, letter->comes_ns);
+        hvd_loggp_receive(sim->clock, letter->from, t->topology.rank, letter->comes_ns);
     pthread_mutex_unlock(&sim->mu);
     if (dead >= 0) {
         in->from = dead;
@@ -503,8 +503,8 @@ static void note_start(struct hvd_sim *sim, struct round *r, int rank)
 
     if (!sim->clock)
         return;
-    const int64_t at = hvd_clock_work(sim->clock, rank, sim->now_ns, 0);
-    const int64_t takes = hvd_clock_collective(sim->clock, r->set->size,
+    const int64_t at = hvd_loggp_work(sim->clock, rank, sim->now_ns, 0);
+    const int64_t takes = hvd_loggp_collective(sim->clock, r->set->size,
                                                (size_t)c->count * hvd_dtype_size((int)c->dtype));
     if (at + takes > r->done_ns)
         r->done_ns = at + takes;
@@ -804,7 +804,7 @@ static bool make_clock(struct hvd_sim *sim)
                                                   per_host > 0 ? per_host : sim->options.size,
                                               .seed = sim->options.seed};
 
-    return !options.network || hvd_clock_create(&options, &sim->clock, NULL) == HVD_OK;
+    return !options.network || hvd_loggp_create(&options, &sim->clock, NULL) == HVD_OK;
 }
 
 hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_sim **out,
@@ -826,7 +826,7 @@ hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_si
         pthread_mutex_init(&sim->mu, NULL) != 0) {
         if (sim->sets)
             destroy_set(sim->sets);
-        hvd_clock_destroy(sim->clock);
+        hvd_loggp_destroy(sim->clock);
         hvd_free(sim->ranks);
         hvd_free(sim->dead);
         hvd_free(sim->hosts);
@@ -853,7 +853,7 @@ void hvd_sim_destroy(struct hvd_sim *sim)
         sim->sets = next;
     }
     hvd_free(sim->scratch);
-    hvd_clock_destroy(sim->clock);
+    hvd_loggp_destroy(sim->clock);
     pthread_mutex_destroy(&sim->mu);
     hvd_free(sim->ranks);
     hvd_free(sim->dead);
@@ -955,7 +955,7 @@ int hvd_sim_advance(struct hvd_sim *sim)
 int64_t hvd_sim_time(struct hvd_sim *sim, int rank)
 {
     pthread_mutex_lock(&sim->mu);
-    int64_t ns = rank < 0 || !sim->clock ? sim->now_ns : hvd_clock_time(sim->clock, rank);
+    int64_t ns = rank < 0 || !sim->clock ? sim->now_ns : hvd_loggp_time(sim->clock, rank);
     pthread_mutex_unlock(&sim->mu);
     return ns;
 }

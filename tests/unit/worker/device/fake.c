@@ -227,12 +227,12 @@ static void fake_free_host(struct hvd_device_port *d, void *memory)
 
 static void run_copy(struct fake *f, const struct item *item)
 {
-    const struct hvd_device_ops *host = hvd_device_host()->ops;
+    const struct hvd_device_ops *host = hvd_host_device()->ops;
     hvd_status_t st;
 
     open_arena(f);
-    st = item->kind == PACK ? host->pack(hvd_device_host(), NULL, &item->copy, NULL)
-                            : host->unpack(hvd_device_host(), NULL, &item->copy, NULL);
+    st = item->kind == PACK ? host->pack(hvd_host_device(), NULL, &item->copy, NULL)
+                            : host->unpack(hvd_host_device(), NULL, &item->copy, NULL);
     close_arena(f);
     if (st != HVD_OK)
         die("a copy failed");

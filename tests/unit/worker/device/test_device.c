@@ -15,7 +15,7 @@ static struct subject subject_of(int kind, uint64_t seed)
 {
     const struct fake_options options = {.seed = seed, .max_delay = 3};
 
-    return kind == 0 ? (struct subject){.d = hvd_device_host()}
+    return kind == 0 ? (struct subject){.d = hvd_host_device()}
                      : (struct subject){.d = fake_create(&options), .is_fake = true};
 }
 

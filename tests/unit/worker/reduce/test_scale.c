@@ -206,13 +206,13 @@ static void identity_is_recognised(void **state)
     struct hvd_scaling s = {.prescale = 1, .postscale = 1, .divisor = 1};
 
     (void)state;
-    assert_true(hvd_scaling_is_identity(&s));
+    assert_true(hvd_scale_is_identity(&s));
     s.divisor = 2;
-    assert_false(hvd_scaling_is_identity(&s));
+    assert_false(hvd_scale_is_identity(&s));
     s = (struct hvd_scaling){.prescale = 0.5, .postscale = 1, .divisor = 1};
-    assert_false(hvd_scaling_is_identity(&s));
+    assert_false(hvd_scale_is_identity(&s));
     s = (struct hvd_scaling){.prescale = 1, .postscale = 0.5, .divisor = 1};
-    assert_false(hvd_scaling_is_identity(&s));
+    assert_false(hvd_scale_is_identity(&s));
 }
 
 /* What hvd_reduce_run has to give, stage by stage over the whole buffers. */

@@ -33,7 +33,7 @@ static struct hvd_exchange step_of(enum hvd_algorithm algorithm, int rank, int i
 {
     const struct hvd_schedule s = {algorithm, w.n, rank, w.count};
 
-    return hvd_schedule_step(&s, i);
+    return hvd_algorithm_step(&s, i);
 }
 
 static void take_step(enum hvd_algorithm algorithm, int i)
@@ -61,7 +61,7 @@ static void take_step(enum hvd_algorithm algorithm, int i)
             *at = x.combines ? *at + mail[rank][k] : mail[rank][k];
         }
         if (x.from >= 0 && x.combines)
-            assert_true(x.receive_count <= hvd_schedule_room(&s));
+            assert_true(x.receive_count <= hvd_algorithm_room(&s));
     }
 }
 
@@ -82,7 +82,7 @@ static void run(enum hvd_algorithm algorithm, int n, int64_t count, int64_t shif
         for (int64_t i = 0; i < count; i++)
             w.data[rank][i] = value(rank, i + shift);
     }
-    for (int i = 0; i < hvd_schedule_steps(&s); i++)
+    for (int i = 0; i < hvd_algorithm_steps(&s); i++)
         take_step(algorithm, i);
 }
 
