@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hvd_buf_init(&page, (size_t)64 << 20);
     if (add(&model, text, len) == HVD_OK &&
         (len == size || add(&model, second + 1, size - len - 1) == HVD_OK)) {
-        MUST(hvd_tl_analyse(&model, &analysis) == HVD_OK);
+        MUST(hvd_tl_analysis_make(&model, &analysis) == HVD_OK);
         for (size_t i = 0; i < model.n_ranks; i++) {
             int64_t sum_ns = 0;
 

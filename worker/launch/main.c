@@ -98,7 +98,7 @@ static hvd_status_t show_build(struct hvd_err *err)
 static hvd_status_t act(const struct hvd_launch_options *o, int *code, struct hvd_err *err)
 {
     if (o->wants_help) {
-        (void)fputs(hvd_launch_options_help(), stdout);
+        (void)fputs(hvd_launch_help(), stdout);
         return HVD_OK;
     }
     if (o->wants_version) {

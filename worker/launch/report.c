@@ -86,7 +86,7 @@ hvd_status_t hvd_report_make(const char *page, char *const *timelines, size_t n,
     for (size_t i = 0; i < n && st == HVD_OK; i++)
         st = add_file(&model, timelines[i], err);
     if (st == HVD_OK) {
-        st = hvd_tl_analyse(&model, &analysis);
+        st = hvd_tl_analysis_make(&model, &analysis);
         if (st == HVD_OK)
             st = put_page(&model, &analysis, timelines, n, &text);
         if (st < 0)

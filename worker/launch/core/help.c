@@ -1,7 +1,7 @@
 /* The text of horovodrun --help: all flags, in groups. */
 #include "worker/launch/core/options.h"
 
-const char *hvd_launch_options_help(void)
+const char *hvd_launch_help(void)
 {
     return "usage: horovodrun [flags] PROGRAM [ARGUMENTS]\n"
            "       horovodrun --timeline-report REPORT.html TIMELINE...\n"

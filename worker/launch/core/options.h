@@ -68,6 +68,6 @@ hvd_status_t hvd_launch_options_parse(int argc, char *const *argv,
 void hvd_launch_options_fini(struct hvd_launch_options *options);
 
 /* The text that --help prints. */
-const char *hvd_launch_options_help(void);
+const char *hvd_launch_help(void);
 
 #endif

@@ -66,8 +66,7 @@ static size_t group_of(const struct hvd_tl_op *ops, size_t n)
     return k;
 }
 
-/* --- Clocks ------------------------------------------------------------------------------------
- */
+/* --- Clocks ----------------------------------------------------------------------------------- */
 
 /* The difference that the two timelines' own words about their beginning make. */
 static int64_t said_offset(const struct hvd_tl_model *m, size_t rank)
@@ -109,8 +108,7 @@ static hvd_status_t find_offsets(const struct hvd_tl_model *m, struct hvd_tl_ana
     return HVD_OK;
 }
 
-/* --- Waiting -----------------------------------------------------------------------------------
- */
+/* --- Waiting ---------------------------------------------------------------------------------- */
 
 /* Who was the last to ask for a collective, and when, by the first rank's clock. */
 struct last {
@@ -161,10 +159,10 @@ static hvd_status_t add_span(struct hvd_tl_rank *rank, struct hvd_tl_edge edge, 
     if (to_ns <= edge.at_ns)
         return HVD_OK;
     edge.step = 1;
-    st = hvd_tl_add_edge(rank, edge);
+    st = hvd_tl_model_add_edge(rank, edge);
     edge.step = -1;
     edge.at_ns = to_ns;
-    return st == HVD_OK ? hvd_tl_add_edge(rank, edge) : st;
+    return st == HVD_OK ? hvd_tl_model_add_edge(rank, edge) : st;
 }
 
 /* One rank's part of a collective: the edges until it was agreed, and the sums of its tensor. */
@@ -250,8 +248,7 @@ static hvd_status_t find_ends(const struct hvd_tl_model *m, struct hvd_tl_analys
     return HVD_OK;
 }
 
-/* --- Steps -------------------------------------------------------------------------------------
- */
+/* --- Steps ------------------------------------------------------------------------------------ */
 
 /* An op by when it was asked for. */
 struct asked {
@@ -343,8 +340,7 @@ static hvd_status_t find_steps(struct hvd_tl_model *m, struct hvd_tl_analysis *a
     return st;
 }
 
-/* --- Sums --------------------------------------------------------------------------------------
- */
+/* --- Sums ------------------------------------------------------------------------------------- */
 
 /* What is so at a moment of a rank. */
 struct sweep {
@@ -452,7 +448,7 @@ static hvd_status_t sweep_all(struct hvd_tl_model *m, struct hvd_tl_analysis *a)
     return st;
 }
 
-hvd_status_t hvd_tl_analyse(struct hvd_tl_model *model, struct hvd_tl_analysis *out)
+hvd_status_t hvd_tl_analysis_make(struct hvd_tl_model *model, struct hvd_tl_analysis *out)
 {
     const size_t n = model->n_ranks;
     struct hvd_tl_analysis a = {.n_ranks = n,

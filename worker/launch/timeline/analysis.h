@@ -57,7 +57,7 @@ struct hvd_tl_analysis {
 };
 
 /* Computes all of it; adds edges to the model and orders what is in it. HVD_ERR_NOMEM. */
-hvd_status_t hvd_tl_analyse(struct hvd_tl_model *model, struct hvd_tl_analysis *out);
+hvd_status_t hvd_tl_analysis_make(struct hvd_tl_model *model, struct hvd_tl_analysis *out);
 
 /* Frees everything; a zeroed struct is legal. */
 void hvd_tl_analysis_fini(struct hvd_tl_analysis *analysis);

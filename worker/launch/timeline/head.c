@@ -13,7 +13,7 @@
 #define PROGRAMS_SHOWN 8
 #define HOSTS_SHOWN 16
 
-hvd_status_t hvd_tl_put_escaped(struct hvd_buf *out, const char *text)
+hvd_status_t hvd_tl_head_escaped(struct hvd_buf *out, const char *text)
 {
     hvd_status_t st = HVD_OK;
 
@@ -64,7 +64,7 @@ static hvd_status_t list_programs(const struct hvd_tl_model *m, struct hvd_buf *
         if (out && *n > 0 && *n < PROGRAMS_SHOWN)
             st = hvd_buf_puts(out, ", ");
         if (out && *n < PROGRAMS_SHOWN && st == HVD_OK)
-            st = hvd_tl_put_escaped(out, m->ranks[i].program);
+            st = hvd_tl_head_escaped(out, m->ranks[i].program);
         (*n)++;
     }
     if (out && *n > PROGRAMS_SHOWN && st == HVD_OK)
@@ -80,7 +80,7 @@ static size_t count_programs(const struct hvd_tl_model *m)
     return n;
 }
 
-hvd_status_t hvd_tl_put_title(const struct hvd_tl_page_out *p)
+hvd_status_t hvd_tl_head_title(const struct hvd_tl_page_out *p)
 {
     size_t n = count_programs(p->m);
     hvd_status_t st = n > 0 ? list_programs(p->m, p->out, &n) : HVD_OK;
@@ -143,7 +143,7 @@ static hvd_status_t begin_host(const struct hvd_tl_page_out *p, const char *host
     hvd_status_t st = hvd_buf_puts(p->out, n > 0 ? "; " : "");
 
     if (st == HVD_OK)
-        st = hvd_tl_put_escaped(p->out, host);
+        st = hvd_tl_head_escaped(p->out, host);
     return st == HVD_OK ? hvd_buf_puts(p->out, has_several ? " (ranks " : " (rank ") : st;
 }
 
@@ -163,7 +163,7 @@ static hvd_status_t put_rank_hosts(const struct hvd_tl_page_out *p, size_t *n)
             continue;
         st = begin_host(p, hosts[i].host, *n - 1, goes_on || strpbrk(hosts[i].ranks, ",-"));
         if (st == HVD_OK)
-            st = hvd_tl_put_escaped(p->out, hosts[i].ranks);
+            st = hvd_tl_head_escaped(p->out, hosts[i].ranks);
         if (st == HVD_OK)
             st = hvd_buf_puts(p->out, goes_on ? ", ...)" : ")");
     }
@@ -257,7 +257,7 @@ static hvd_status_t put_files(const struct hvd_tl_page_out *p)
     for (size_t i = 0; i < about->n_files && i < FILES_SHOWN && st == HVD_OK; i++) {
         st = hvd_buf_puts(p->out, i ? ", " : "");
         if (st == HVD_OK)
-            st = hvd_tl_put_escaped(p->out, about->files[i]);
+            st = hvd_tl_head_escaped(p->out, about->files[i]);
     }
     if (st == HVD_OK && about->n_files > FILES_SHOWN)
         st = hvd_buf_printf(p->out, " and %zu more", about->n_files - FILES_SHOWN);
@@ -274,13 +274,13 @@ static hvd_status_t put_origin(const struct hvd_tl_page_out *p)
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, "made on host ");
     if (st == HVD_OK)
-        st = hvd_tl_put_escaped(p->out, p->about->host);
+        st = hvd_tl_head_escaped(p->out, p->about->host);
     if (st == HVD_OK)
         st = hvd_buf_printf(p->out, ", %s", p->about->made);
     return end_term(p, st);
 }
 
-hvd_status_t hvd_tl_put_about(const struct hvd_tl_page_out *p)
+hvd_status_t hvd_tl_head_about(const struct hvd_tl_page_out *p)
 {
     static hvd_status_t (*const terms[])(const struct hvd_tl_page_out *) = {
         put_programs, put_job, put_hosts, put_files, put_origin};

@@ -60,7 +60,7 @@ static void *grow(void *items, size_t n, size_t *capacity, size_t size)
     return more;
 }
 
-hvd_status_t hvd_tl_add_edge(struct hvd_tl_rank *rank, struct hvd_tl_edge edge)
+hvd_status_t hvd_tl_model_add_edge(struct hvd_tl_rank *rank, struct hvd_tl_edge edge)
 {
     struct hvd_tl_edge *edges =
         grow(rank->edges, rank->n_edges, &rank->_edges_capacity, sizeof(*edges));
@@ -199,7 +199,7 @@ static hvd_status_t add_edge(struct reading *r, uint8_t class_, int64_t at_ns, i
     if (class_ == NO_CLASS)
         return HVD_OK;
     r->rank->has_backward = r->rank->has_backward || class_ == HVD_TL_BACKWARD;
-    return hvd_tl_add_edge(
+    return hvd_tl_model_add_edge(
         r->rank, (struct hvd_tl_edge){.at_ns = at_ns, .blame = -1, .step = step, .class_ = class_});
 }
 
@@ -435,7 +435,7 @@ hvd_status_t hvd_tl_model_add(struct hvd_tl_model *model, struct hvd_strview tex
     r.rank = &ranks[model->n_ranks];
     *r.rank = (struct hvd_tl_rank){.rank = (int64_t)model->n_ranks, .epoch_us = -1};
     model->n_ranks++;
-    while (st == HVD_OK && hvd_tl_read(&reader, &event))
+    while (st == HVD_OK && hvd_tl_reader_read(&reader, &event))
         st = add_event(&r, &event);
     r.rank->n_damaged = reader.n_damaged;
     r.rank->is_cut = r.has_rank && !reader.has_end;

@@ -113,7 +113,7 @@ hvd_status_t hvd_tl_model_add(struct hvd_tl_model *model, struct hvd_strview tex
 hvd_status_t hvd_tl_model_sort(struct hvd_tl_model *model);
 
 /* Adds an edge to a rank. HVD_ERR_NOMEM. */
-hvd_status_t hvd_tl_add_edge(struct hvd_tl_rank *rank, struct hvd_tl_edge edge);
+hvd_status_t hvd_tl_model_add_edge(struct hvd_tl_rank *rank, struct hvd_tl_edge edge);
 
 /* Frees everything; the model is empty afterwards. */
 void hvd_tl_model_fini(struct hvd_tl_model *model);

@@ -44,7 +44,7 @@ static hvd_status_t put_rank_note(const struct hvd_tl_page_out *p, size_t i)
     hvd_status_t st = hvd_buf_puts(p->out, "<p class=\"note\">");
 
     if (st == HVD_OK)
-        st = hvd_tl_put_rank(p, i);
+        st = hvd_tl_page_rank(p, i);
     for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]) && st == HVD_OK; k++)
         st = put_count(p, counts[k].n, counts[k].one, counts[k].several, &is_first);
     if (st == HVD_OK && rank->is_cut)
@@ -53,7 +53,7 @@ static hvd_status_t put_rank_note(const struct hvd_tl_page_out *p, size_t i)
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, rank->trouble[0] ? ". The first: " : ".");
     if (st == HVD_OK)
-        st = hvd_tl_put_escaped(p->out, rank->trouble);
+        st = hvd_tl_head_escaped(p->out, rank->trouble);
     return st == HVD_OK ? hvd_buf_puts(p->out, "</p>\n") : st;
 }
 
@@ -67,21 +67,21 @@ static hvd_status_t put_ends(const struct hvd_tl_page_out *p)
         return HVD_OK;
     st = hvd_buf_puts(p->out, "<p class=\"note\">The last collective of ");
     if (st == HVD_OK)
-        st = hvd_tl_put_rank(p, a->ends_first);
+        st = hvd_tl_page_rank(p, a->ends_first);
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, " ends ");
     if (st == HVD_OK)
-        st = hvd_tl_put_time(p->out, (double)a->ends_apart_ns);
+        st = hvd_tl_page_time(p->out, (double)a->ends_apart_ns);
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, " before that of ");
     if (st == HVD_OK)
-        st = hvd_tl_put_rank(p, a->ends_last);
+        st = hvd_tl_page_rank(p, a->ends_last);
     return st == HVD_OK ? hvd_buf_puts(p->out, ": it took part in no more, or its later events are "
                                                "missing.</p>\n")
                         : st;
 }
 
-hvd_status_t hvd_tl_put_notes(const struct hvd_tl_page_out *p)
+hvd_status_t hvd_tl_notes_put(const struct hvd_tl_page_out *p)
 {
     size_t n = 0;
     hvd_status_t st = HVD_OK;

@@ -29,10 +29,9 @@ static const char head[] =
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>";
 static const char title_end[] = "Where the time went</title>\n";
 
-/* --- Small things ------------------------------------------------------------------------------
- */
+/* --- Small things ----------------------------------------------------------------------------- */
 
-hvd_status_t hvd_tl_put_time(struct hvd_buf *out, double ns)
+hvd_status_t hvd_tl_page_time(struct hvd_buf *out, double ns)
 {
     static const char *const units[] = {"ns", "&micro;s", "ms", "s"};
     size_t unit = 0;
@@ -48,12 +47,12 @@ hvd_status_t hvd_tl_put_time(struct hvd_buf *out, double ns)
                           ns, units[unit]);
 }
 
-double hvd_tl_percent(double part, double whole)
+double hvd_tl_page_percent(double part, double whole)
 {
     return whole > 0 ? 100 * part / whole : 0;
 }
 
-hvd_status_t hvd_tl_put_rank(const struct hvd_tl_page_out *p, size_t i)
+hvd_status_t hvd_tl_page_rank(const struct hvd_tl_page_out *p, size_t i)
 {
     if (i >= p->m->n_ranks)
         return hvd_buf_puts(p->out, "other ranks");
@@ -76,8 +75,7 @@ static hvd_status_t put_key(const struct hvd_tl_page_out *p)
     return st == HVD_OK ? hvd_buf_puts(p->out, "</ul>\n") : st;
 }
 
-/* --- Sections ----------------------------------------------------------------------------------
- */
+/* --- Sections --------------------------------------------------------------------------------- */
 
 static hvd_status_t put_summary(const struct hvd_tl_page_out *p)
 {
@@ -102,7 +100,7 @@ static hvd_status_t put_summary(const struct hvd_tl_page_out *p)
     st = hvd_buf_printf(p->out, "<h1>Where the time went</h1>\n<p>%zu timeline%s, ", a->n_ranks,
                         a->n_ranks == 1 ? "" : "s");
     if (st == HVD_OK)
-        st = hvd_tl_put_time(p->out, a->n_ranks ? total / (double)a->n_ranks : 0);
+        st = hvd_tl_page_time(p->out, a->n_ranks ? total / (double)a->n_ranks : 0);
     if (st == HVD_OK)
         st = hvd_buf_printf(
             p->out,
@@ -110,8 +108,9 @@ static hvd_status_t put_summary(const struct hvd_tl_page_out *p)
             "For %.1f %% of the time nothing was outstanding. Of the rest most, %.1f %% of "
             "the time, was <b>%s</b>: %s.</p>\n",
             p->m->n_ops, p->m->n_ops == 1 ? "" : "s", a->n_rows, a->n_rows == 1 ? "" : "s",
-            a->n_steps, a->n_steps == 1 ? "" : "s", hvd_tl_percent(sums[HVD_TL_IDLE], total),
-            hvd_tl_percent(sums[most], total), hvd_tl_kinds[most].name, hvd_tl_kinds[most].meaning);
+            a->n_steps, a->n_steps == 1 ? "" : "s", hvd_tl_page_percent(sums[HVD_TL_IDLE], total),
+            hvd_tl_page_percent(sums[most], total), hvd_tl_kinds[most].name,
+            hvd_tl_kinds[most].meaning);
     return st;
 }
 
@@ -122,7 +121,7 @@ static hvd_status_t put_share_row(const struct hvd_tl_page_out *p, size_t i)
     hvd_status_t st = hvd_buf_puts(p->out, "<tr class=\"bars\"><th scope=\"row\" rowspan=\"2\">");
 
     if (st == HVD_OK)
-        st = hvd_tl_put_rank(p, i);
+        st = hvd_tl_page_rank(p, i);
     if (st == HVD_OK)
         st = hvd_buf_printf(p->out,
                             "</th><td colspan=\"%d\"><div class=\"bar\" aria-hidden=\"true\">",
@@ -130,15 +129,17 @@ static hvd_status_t put_share_row(const struct hvd_tl_page_out *p, size_t i)
     for (size_t c = 0; c < HVD_TL_CLASSES && st == HVD_OK; c++)
         if (share->ns[c] > 0)
             st = hvd_buf_printf(p->out, "<i class=\"%s\" style=\"width:%.2f%%\"></i>",
-                                hvd_tl_kinds[c].id, hvd_tl_percent((double)share->ns[c], total));
+                                hvd_tl_kinds[c].id,
+                                hvd_tl_page_percent((double)share->ns[c], total));
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, "</div></td></tr>\n<tr>");
     for (size_t c = 0; c < HVD_TL_CLASSES && st == HVD_OK; c++)
-        st = hvd_buf_printf(p->out, "<td>%.1f</td>", hvd_tl_percent((double)share->ns[c], total));
+        st = hvd_buf_printf(p->out, "<td>%.1f</td>",
+                            hvd_tl_page_percent((double)share->ns[c], total));
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, "<td>");
     if (st == HVD_OK)
-        st = hvd_tl_put_time(p->out, total);
+        st = hvd_tl_page_time(p->out, total);
     return st == HVD_OK ? hvd_buf_puts(p->out, "</td></tr>\n") : st;
 }
 
@@ -185,13 +186,13 @@ static hvd_status_t put_overlap(const struct hvd_tl_page_out *p)
                                                        : "There are no steps to tell it by.</p>\n");
     if (st == HVD_OK)
         st = hvd_buf_printf(p->out, "%.1f %% of the time in which data moved, ",
-                            hvd_tl_percent(beside, moving));
+                            hvd_tl_page_percent(beside, moving));
     if (st == HVD_OK)
-        st = hvd_tl_put_time(p->out, beside);
+        st = hvd_tl_page_time(p->out, beside);
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, " of ");
     if (st == HVD_OK)
-        st = hvd_tl_put_time(p->out, moving);
+        st = hvd_tl_page_time(p->out, moving);
     if (st == HVD_OK)
         st = hvd_buf_puts(
             p->out, p->a->has_backward
@@ -206,14 +207,14 @@ hvd_status_t hvd_tl_page(const struct hvd_tl_model *model, const struct hvd_tl_a
                          const struct hvd_tl_about *about, struct hvd_buf *out)
 {
     static hvd_status_t (*const sections[])(const struct hvd_tl_page_out *) = {
-        put_summary,     hvd_tl_put_about, hvd_tl_put_notes, put_shares,
-        hvd_tl_put_step, hvd_tl_put_waits, put_overlap,      hvd_tl_put_tensors};
+        put_summary,         hvd_tl_head_about, hvd_tl_notes_put, put_shares,
+        hvd_tl_picture_step, hvd_tl_waits_put,  put_overlap,      hvd_tl_tensors_put};
     static const size_t n_sections = sizeof(sections) / sizeof(sections[0]);
     const struct hvd_tl_page_out p = {.m = model, .a = analysis, .about = about, .out = out};
     hvd_status_t st = hvd_buf_puts(out, head);
 
     if (st == HVD_OK)
-        st = hvd_tl_put_title(&p);
+        st = hvd_tl_head_title(&p);
     if (st == HVD_OK)
         st = hvd_buf_puts(out, title_end);
     if (st == HVD_OK)

@@ -25,37 +25,37 @@ extern const struct hvd_tl_kind hvd_tl_kinds[HVD_TL_CLASSES];
 extern const char hvd_tl_style[];
 
 /* Appends a text with what means something in HTML escaped. Fails as hvd_buf_add does. */
-hvd_status_t hvd_tl_put_escaped(struct hvd_buf *out, const char *text);
+hvd_status_t hvd_tl_head_escaped(struct hvd_buf *out, const char *text);
 
 /* Appends a time with three digits that matter: "1.23 ms". Failures as above. */
-hvd_status_t hvd_tl_put_time(struct hvd_buf *out, double ns);
+hvd_status_t hvd_tl_page_time(struct hvd_buf *out, double ns);
 
 /* Appends the name of the i-th timeline, "rank 3"; the one behind the last is all that have none.
  * Failures as above. */
-hvd_status_t hvd_tl_put_rank(const struct hvd_tl_page_out *p, size_t i);
+hvd_status_t hvd_tl_page_rank(const struct hvd_tl_page_out *p, size_t i);
 
 /* The part in percent; 0 of nothing. */
-double hvd_tl_percent(double part, double whole);
+double hvd_tl_page_percent(double part, double whole);
 
 /* Appends the beginning of the page's title, "train.py: "; nothing where no program is known.
  * Failures as above. */
-hvd_status_t hvd_tl_put_title(const struct hvd_tl_page_out *p);
+hvd_status_t hvd_tl_head_title(const struct hvd_tl_page_out *p);
 
 /* Appends which job it is about, on which hosts, where its timelines came from, and where and when
  * the page was made. Failures as above. */
-hvd_status_t hvd_tl_put_about(const struct hvd_tl_page_out *p);
+hvd_status_t hvd_tl_head_about(const struct hvd_tl_page_out *p);
 
 /* Appends what makes the numbers less sure; nothing where nothing does. Failures as above. */
-hvd_status_t hvd_tl_put_notes(const struct hvd_tl_page_out *p);
+hvd_status_t hvd_tl_notes_put(const struct hvd_tl_page_out *p);
 
 /* Appends the typical step as a picture; nothing where there is none. Failures as above, and
  * HVD_ERR_NOMEM. */
-hvd_status_t hvd_tl_put_step(const struct hvd_tl_page_out *p);
+hvd_status_t hvd_tl_picture_step(const struct hvd_tl_page_out *p);
 
 /* Appends who waited for whom. Failures as above. */
-hvd_status_t hvd_tl_put_waits(const struct hvd_tl_page_out *p);
+hvd_status_t hvd_tl_waits_put(const struct hvd_tl_page_out *p);
 
 /* Appends the tensors that took the most. Failures as above. */
-hvd_status_t hvd_tl_put_tensors(const struct hvd_tl_page_out *p);
+hvd_status_t hvd_tl_tensors_put(const struct hvd_tl_page_out *p);
 
 #endif

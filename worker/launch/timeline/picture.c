@@ -29,8 +29,7 @@ struct lane {
     size_t n;
 };
 
-/* --- Lanes -------------------------------------------------------------------------------------
- */
+/* --- Lanes ------------------------------------------------------------------------------------ */
 
 /* What there is of each class in a cell. */
 struct cell {
@@ -106,8 +105,7 @@ static hvd_status_t make_lane(const struct hvd_tl_page_out *p, size_t i, struct 
     return lane->owned ? HVD_OK : HVD_ERR_NOMEM;
 }
 
-/* --- What is in a lane -------------------------------------------------------------------------
- */
+/* --- What is in a lane ------------------------------------------------------------------------ */
 
 static bool is_kind(const struct hvd_tl_stretch *part, size_t kind)
 {
@@ -200,15 +198,14 @@ static hvd_status_t put_lanes(const struct hvd_tl_page_out *p, const struct lane
                             "<text x=\"-8\" y=\"%zu\" text-anchor=\"end\">",
                             i * LANE + 2, i * LANE + 13);
         if (st == HVD_OK)
-            st = hvd_tl_put_rank(p, i);
+            st = hvd_tl_page_rank(p, i);
         if (st == HVD_OK)
             st = hvd_buf_puts(p->out, "</text>\n");
     }
     return st;
 }
 
-/* --- The axis ----------------------------------------------------------------------------------
- */
+/* --- The axis --------------------------------------------------------------------------------- */
 
 /* 1, 2 or 5 times a power of ten, so that at most TICKS of them fit behind 0. */
 static double tick_of(double length)
@@ -254,8 +251,7 @@ static hvd_status_t put_axis(const struct hvd_tl_page_out *p, size_t n)
                         : st;
 }
 
-/* --- The section -------------------------------------------------------------------------------
- */
+/* --- The section ------------------------------------------------------------------------------ */
 
 static hvd_status_t put_legend(const struct hvd_tl_page_out *p, const char *green)
 {
@@ -280,7 +276,7 @@ static hvd_status_t put_words(const struct hvd_tl_page_out *p, const struct lane
     for (size_t i = 0; i < n; i++)
         has_cells = has_cells || lanes[i].owned;
     if (st == HVD_OK)
-        st = hvd_tl_put_time(p->out, (double)step_of(p));
+        st = hvd_tl_page_time(p->out, (double)step_of(p));
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, ". A step begins where a tensor comes again.");
     if (st == HVD_OK && is_green)
@@ -299,7 +295,7 @@ static hvd_status_t put_words(const struct hvd_tl_page_out *p, const struct lane
     return st == HVD_OK ? put_legend(p, is_green ? green : NULL) : st;
 }
 
-hvd_status_t hvd_tl_put_step(const struct hvd_tl_page_out *p)
+hvd_status_t hvd_tl_picture_step(const struct hvd_tl_page_out *p)
 {
     const size_t n = p->a->n_ranks < LANES ? p->a->n_ranks : LANES;
     struct lane lanes[LANES] = {{.n = 0}};

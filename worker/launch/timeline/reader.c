@@ -355,7 +355,7 @@ static bool take_record(struct scan *s)
     return take(s, '}');
 }
 
-bool hvd_tl_read(struct hvd_tl_reader *reader, struct hvd_tl_event *out)
+bool hvd_tl_reader_read(struct hvd_tl_reader *reader, struct hvd_tl_event *out)
 {
     while (reader->rest.len > 0) {
         const char *end = reader->rest.data + reader->rest.len;

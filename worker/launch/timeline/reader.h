@@ -36,6 +36,6 @@ struct hvd_tl_reader {
 };
 
 /* Fills *out with the next record; false at the end of the text. */
-bool hvd_tl_read(struct hvd_tl_reader *reader, struct hvd_tl_event *out);
+bool hvd_tl_reader_read(struct hvd_tl_reader *reader, struct hvd_tl_event *out);
 
 #endif

@@ -36,19 +36,19 @@ static hvd_status_t put_name(struct hvd_buf *out, const char *name)
     hvd_status_t st;
 
     if (len <= NAME_SHOWN)
-        return hvd_tl_put_escaped(out, name);
+        return hvd_tl_head_escaped(out, name);
     memcpy(begin, name, whole(name, NAME_BEGIN));
     st = hvd_buf_puts(out, "<details><summary>");
     if (st == HVD_OK)
-        st = hvd_tl_put_escaped(out, begin);
+        st = hvd_tl_head_escaped(out, begin);
     if (st == HVD_OK)
         st = hvd_buf_puts(out, "&hellip;");
     if (st == HVD_OK)
-        st = hvd_tl_put_escaped(out, name + whole(name, len - NAME_END));
+        st = hvd_tl_head_escaped(out, name + whole(name, len - NAME_END));
     if (st == HVD_OK)
         st = hvd_buf_puts(out, "</summary>");
     if (st == HVD_OK)
-        st = hvd_tl_put_escaped(out, name);
+        st = hvd_tl_head_escaped(out, name);
     return st == HVD_OK ? hvd_buf_puts(out, "</details>") : st;
 }
 
@@ -68,12 +68,12 @@ static hvd_status_t put_row(const struct hvd_tl_page_out *p, const struct hvd_tl
     for (size_t i = 0; i < 4 && st == HVD_OK; i++) {
         st = hvd_buf_puts(p->out, "</td><td>");
         if (st == HVD_OK)
-            st = hvd_tl_put_time(p->out, times[i]);
+            st = hvd_tl_page_time(p->out, times[i]);
     }
     return st == HVD_OK ? hvd_buf_puts(p->out, "</td></tr>\n") : st;
 }
 
-hvd_status_t hvd_tl_put_tensors(const struct hvd_tl_page_out *p)
+hvd_status_t hvd_tl_tensors_put(const struct hvd_tl_page_out *p)
 {
     hvd_status_t st = hvd_buf_printf(
         p->out,

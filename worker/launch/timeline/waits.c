@@ -68,7 +68,7 @@ static hvd_status_t put_waiter(const struct hvd_tl_page_out *p, size_t i, const 
     for (size_t k = 0; k < p->a->n_ranks; k++)
         others += c->is_shown[k] ? 0 : waited[k];
     if (st == HVD_OK)
-        st = hvd_tl_put_rank(p, i);
+        st = hvd_tl_page_rank(p, i);
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, "</th>");
     for (size_t k = 0; k < c->n + c->has_others && st == HVD_OK; k++) {
@@ -76,7 +76,7 @@ static hvd_status_t put_waiter(const struct hvd_tl_page_out *p, size_t i, const 
 
         st = hvd_buf_puts(p->out, "<td>");
         if (st == HVD_OK && ns > 0)
-            st = hvd_tl_put_time(p->out, ns);
+            st = hvd_tl_page_time(p->out, ns);
         if (st == HVD_OK)
             st = hvd_buf_puts(p->out, "</td>");
     }
@@ -92,9 +92,10 @@ static hvd_status_t put_lasts(const struct hvd_tl_page_out *p, const struct colu
     for (size_t k = 0; k < p->a->n_ranks; k++)
         others += c->is_shown[k] ? 0 : p->a->n_last[k];
     for (size_t k = 0; k < c->n + c->has_others && st == HVD_OK; k++)
-        st = hvd_buf_printf(p->out, "<td>%.1f %%</td>",
-                            hvd_tl_percent((double)(k < c->n ? p->a->n_last[c->rank[k]] : others),
-                                           (double)p->a->n_groups));
+        st = hvd_buf_printf(
+            p->out, "<td>%.1f %%</td>",
+            hvd_tl_page_percent((double)(k < c->n ? p->a->n_last[c->rank[k]] : others),
+                                (double)p->a->n_groups));
     return st == HVD_OK ? hvd_buf_puts(p->out, "</tr>\n") : st;
 }
 
@@ -109,14 +110,14 @@ static hvd_status_t put_heading(const struct hvd_tl_page_out *p, const struct co
     for (size_t k = 0; k < c->n + c->has_others && st == HVD_OK; k++) {
         st = hvd_buf_puts(p->out, "<th scope=\"col\">");
         if (st == HVD_OK)
-            st = hvd_tl_put_rank(p, k < c->n ? c->rank[k] : p->a->n_ranks);
+            st = hvd_tl_page_rank(p, k < c->n ? c->rank[k] : p->a->n_ranks);
         if (st == HVD_OK)
             st = hvd_buf_puts(p->out, "</th>");
     }
     return st == HVD_OK ? hvd_buf_puts(p->out, "</tr></thead>\n<tbody>") : st;
 }
 
-hvd_status_t hvd_tl_put_waits(const struct hvd_tl_page_out *p)
+hvd_status_t hvd_tl_waits_put(const struct hvd_tl_page_out *p)
 {
     struct columns c = {.n = 0};
     hvd_status_t st = hvd_buf_puts(p->out, "<h2>Waiting for whom</h2>\n");

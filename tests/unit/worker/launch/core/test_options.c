@@ -240,7 +240,7 @@ static void help_and_version_need_no_program(void **state)
     assert_int_equal(parse((char *const[MAX_WORDS]){"-cb"}, &o, NULL), HVD_OK);
     assert_true(o.wants_build);
     hvd_launch_options_fini(&o);
-    assert_non_null(strstr(hvd_launch_options_help(), "--hostfile"));
+    assert_non_null(strstr(hvd_launch_help(), "--hostfile"));
 }
 
 static void wrong_command_lines_are_refused_with_the_flag_named(void **state)

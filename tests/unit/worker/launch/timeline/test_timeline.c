@@ -71,17 +71,17 @@ static void the_parts_of_a_record_are_read(void **state)
     struct hvd_tl_event e;
 
     (void)state;
-    assert_true(hvd_tl_read(&reader, &e));
+    assert_true(hvd_tl_reader_read(&reader, &e));
     assert_int_equal(e.phase, 'X');
     assert_int_equal(e.pid, 3);
     assert_int_equal(e.at_ns, 1500);
     assert_int_equal(e.dur_ns, 2000);
     assert_string_equal(e.name, "\xc3\xa4\xf0\x9f\x98\x80\n\"");
     assert_int_equal(e.bytes, -1);
-    assert_true(hvd_tl_read(&reader, &e));
+    assert_true(hvd_tl_reader_read(&reader, &e));
     assert_int_equal(e.at_ns, -1000);
     assert_int_equal(e.bytes, 2);
-    assert_false(hvd_tl_read(&reader, &e));
+    assert_false(hvd_tl_reader_read(&reader, &e));
     assert_int_equal(reader.n_damaged, 0);
 }
 
@@ -93,9 +93,9 @@ static void what_is_no_record_is_counted_and_passed_over(void **state)
     struct hvd_tl_event e;
 
     (void)state;
-    assert_true(hvd_tl_read(&reader, &e));
+    assert_true(hvd_tl_reader_read(&reader, &e));
     assert_int_equal(e.phase, 'i');
-    assert_false(hvd_tl_read(&reader, &e));
+    assert_false(hvd_tl_reader_read(&reader, &e));
     assert_int_equal(reader.n_damaged, 4);
 }
 
@@ -107,7 +107,7 @@ static void a_rank_waits_for_the_one_that_asks_last(void **state)
     (void)state;
     assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(second), NULL), HVD_OK);
     assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(first), NULL), HVD_OK);
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     assert_int_equal(m.ranks[0].rank, 0); /* ordered, although given the other way round */
     assert_int_equal(a.shares[1].offset_ns, -500000);
     assert_int_equal(a.shares[0].ns[HVD_TL_WAITING], 250000);
@@ -135,7 +135,7 @@ static void the_coordinators_ticks_tell_it_too(void **state)
 
     (void)state;
     assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(horovods), NULL), HVD_OK);
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     assert_int_equal(m.ranks[0].n_damaged, 1);
     assert_int_equal(a.shares[0].ns[HVD_TL_WAITING], 200000);
     assert_int_equal(a.shares[0].ns[HVD_TL_NEGOTIATING], 40000);
@@ -179,7 +179,7 @@ static void analyse_steps(const char *more, struct hvd_tl_model *m, struct hvd_t
         add_step(&text, 1000 + i * (200 + 10 * i));
     assert_int_equal(hvd_buf_puts(&text, more), HVD_OK);
     assert_int_equal(hvd_tl_model_add(m, hvd_strview_of(text.data), NULL), HVD_OK);
-    assert_int_equal(hvd_tl_analyse(m, a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(m, a), HVD_OK);
     hvd_buf_fini(&text);
 }
 
@@ -247,7 +247,7 @@ static void ranks_that_do_not_fit_together_wait_for_nobody(void **state)
                      "\"ts\":900000,\"name\":\"X\"}\n{\"ph\":\"E\",\"pid\":1,\"ts\":900001}\n"),
         HVD_OK);
     assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     assert_true(a.n_odd > 0);
     hvd_tl_analysis_fini(&a);
     hvd_tl_model_fini(&m);
@@ -284,7 +284,7 @@ static hvd_status_t make_page(struct hvd_buf *out)
     if (st == HVD_OK)
         st = hvd_tl_model_add(&m, hvd_strview_of(second), NULL);
     if (st == HVD_OK)
-        st = hvd_tl_analyse(&m, &a);
+        st = hvd_tl_analysis_make(&m, &a);
     if (st == HVD_OK)
         st = hvd_tl_page(&m, &a, &about, out);
     hvd_tl_analysis_fini(&a);
@@ -333,7 +333,7 @@ static void make_head(const char *const *fields, size_t n, struct hvd_buf *page)
         assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
         assert_int_equal(m.ranks[m.n_ranks - 1].n_damaged, 0);
     }
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     assert_int_equal(hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, page), HVD_OK);
     hvd_tl_analysis_fini(&a);
     hvd_tl_model_fini(&m);
@@ -421,7 +421,7 @@ static void the_page_of_one_timeline_of_several_counts_what_there_is(void **stat
         struct hvd_buf page = {0};
 
         assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(horovods), NULL), HVD_OK);
-        assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+        assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
         a.n_steps = n;
         hvd_buf_init(&page, 1 << 20);
         assert_int_equal(hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, &page), HVD_OK);
@@ -584,7 +584,7 @@ static void make_large(size_t n_ranks, int n, int steps, const char *before, str
         write_rank(&text, i, n, steps, before);
         assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
     }
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     page_of(&m, &a, page);
     hvd_tl_analysis_fini(&a);
     hvd_tl_model_fini(&m);
@@ -661,7 +661,7 @@ static void page_of_texts(const char *one, const char *other, struct hvd_buf *pa
     assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(one), NULL), HVD_OK);
     if (other)
         assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(other), NULL), HVD_OK);
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     page_of(&m, &a, page);
     hvd_tl_analysis_fini(&a);
     hvd_tl_model_fini(&m);
@@ -788,7 +788,7 @@ static void a_page_names_no_more_than_sixteen_troubled_ranks(void **state)
             i);
         assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text), NULL), HVD_OK);
     }
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     page_of(&m, &a, &page);
     assert_int_equal(count_of(page.data, "1 stall, loss or failure. The first: LOST: gone"), 16);
     assert_non_null(strstr(page.data, "The same goes for 24 more ranks."));
@@ -840,7 +840,7 @@ static void the_largest_page_stays_below_its_limit(void **state)
         m.ranks[i].host[0] = m.ranks[i].program[0] = (char)('0' + i);
         m.ranks[i].n_stalls = 1;
     }
-    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
     for (size_t i = 0; i < 80; i++)
         fill_step(&a, i, 1000);
     hvd_buf_init(&page, HVD_TL_PAGE_MAX);
