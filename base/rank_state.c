@@ -16,7 +16,7 @@
 #define MAGIC 0x48564453U
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-enum { HEARD_NOTHING, HEARD_IN_WRITING, HEARD_WORDS };
+enum { CAUSE_NOTHING, CAUSE_IN_WRITING, CAUSE_WORDS };
 
 struct page {
     uint32_t magic;
@@ -31,8 +31,8 @@ struct page {
     atomic_llong warning_ms;
     atomic_llong shutdown_ms;
     char words[WORDS_MAX]; /* of whoever has raised */
-    atomic_uint heard_state;
-    char heard[WORDS_MAX];
+    atomic_uint cause_state;
+    char cause[WORDS_MAX];
 };
 
 static struct page *_Atomic mapped;
@@ -72,7 +72,7 @@ enum hvd_rank_phase hvd_rank_state_get(void)
     return phase <= HVD_RANK_ENDED ? (enum hvd_rank_phase)phase : HVD_RANK_OUTSIDE;
 }
 
-bool hvd_rank_phase_is_init(enum hvd_rank_phase phase)
+bool hvd_rank_state_is_init(enum hvd_rank_phase phase)
 {
     return phase >= HVD_RANK_JOINING && phase <= HVD_RANK_MEETING;
 }
@@ -116,7 +116,7 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
         return;
     if (phase == HVD_RANK_JOINING) {
         atomic_store(&page->blamed, 0);
-        atomic_store(&page->heard_state, HEARD_NOTHING);
+        atomic_store(&page->cause_state, CAUSE_NOTHING);
         atomic_store(&page->pid, getpid());
         (void)atomic_fetch_add(&page->joins, 1);
     }
@@ -145,26 +145,26 @@ const char *hvd_rank_state_words(void)
     return page->words;
 }
 
-void hvd_rank_state_hear(const char *words)
+void hvd_rank_state_set_cause(const char *words)
 {
     struct page *page = atomic_load(&mapped);
-    unsigned nothing = HEARD_NOTHING;
+    unsigned nothing = CAUSE_NOTHING;
 
     if (!page || atomic_load(&page->raised) == getpid() ||
-        !atomic_compare_exchange_strong(&page->heard_state, &nothing, HEARD_IN_WRITING))
+        !atomic_compare_exchange_strong(&page->cause_state, &nothing, CAUSE_IN_WRITING))
         return;
-    (void)snprintf(page->heard, sizeof(page->heard), "%s", words);
-    atomic_store(&page->heard_state, HEARD_WORDS);
+    (void)snprintf(page->cause, sizeof(page->cause), "%s", words);
+    atomic_store(&page->cause_state, CAUSE_WORDS);
 }
 
-const char *hvd_rank_state_heard(void)
+const char *hvd_rank_state_cause(void)
 {
     struct page *page = atomic_load(&mapped);
 
-    if (!page || atomic_load(&page->heard_state) != HEARD_WORDS)
+    if (!page || atomic_load(&page->cause_state) != CAUSE_WORDS)
         return "";
-    page->heard[sizeof(page->heard) - 1] = '\0'; /* as above */
-    return page->heard;
+    page->cause[sizeof(page->cause) - 1] = '\0'; /* as above */
+    return page->cause;
 }
 
 pid_t hvd_rank_state_raised(void)

@@ -32,7 +32,7 @@ hvd_status_t hvd_rank_state_create(void);
 enum hvd_rank_phase hvd_rank_state_get(void);
 
 /* Whether a rank that has come so far is within horovod_init. */
-bool hvd_rank_phase_is_init(enum hvd_rank_phase phase);
+bool hvd_rank_state_is_init(enum hvd_rank_phase phase);
 
 /* How often the rank has come to HVD_RANK_JOINING. */
 uint32_t hvd_rank_state_joins(void);
@@ -69,10 +69,10 @@ pid_t hvd_rank_state_raised(void);
 /* Says with what words the library has told the program that its job has ended: what the program
  * does then follows from that. The first ones stay until the next job; none come behind an
  * exception that has ended this process. Any thread. */
-void hvd_rank_state_hear(const char *words);
+void hvd_rank_state_set_cause(const char *words);
 
 /* What it has said; of a process that has ended. Empty before. */
-const char *hvd_rank_state_heard(void);
+const char *hvd_rank_state_cause(void);
 
 /* Says that this rank's job has ended because of another rank; the first one stays. Any thread. */
 void hvd_rank_state_blame(int64_t rank);

@@ -31,7 +31,7 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
 void hvd_job_end_note(const char *text)
 {
     if (hvd_str_has_prefix(text, SHUT_DOWN))
-        hvd_rank_state_hear(text);
+        hvd_rank_state_set_cause(text);
 }
 
 /* Whether something of this rank is pending that is not agreed: what is agreed comes to its own

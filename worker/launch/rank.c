@@ -459,7 +459,7 @@ static int report(struct wrapper *w)
         hvd_report_take_exception(&end, hvd_rank_state_words());
     if ((code != 0 || end.has_aborted) &&
         hvd_rank_state_joins_all()) /* the numbers of ranks are those of horovodrun */
-        hvd_report_take_heard(&end, hvd_rank_state_heard());
+        hvd_report_take_cause(&end, hvd_rank_state_cause());
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
         end.is_oom = true;

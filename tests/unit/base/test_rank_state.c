@@ -61,10 +61,10 @@ static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state
     hvd_rank_state_set(HVD_RANK_GATHERING);
     hvd_rank_state_set(HVD_RANK_MEETING);
     assert_int_equal(hvd_rank_state_joins(), before + 1);
-    assert_true(hvd_rank_phase_is_init(hvd_rank_state_get()));
+    assert_true(hvd_rank_state_is_init(hvd_rank_state_get()));
     hvd_rank_state_set(HVD_RANK_RUNNING);
-    assert_false(hvd_rank_phase_is_init(hvd_rank_state_get()));
-    assert_false(hvd_rank_phase_is_init(HVD_RANK_OUTSIDE));
+    assert_false(hvd_rank_state_is_init(hvd_rank_state_get()));
+    assert_false(hvd_rank_state_is_init(HVD_RANK_OUTSIDE));
     assert_int_equal(hvd_rank_state_pid(), getpid());
     assert_int_equal(hvd_rank_state_raised(), 0);
     assert_string_equal(hvd_rank_state_words(), "");
@@ -89,24 +89,24 @@ static void what_a_rank_has_heard_first_is_kept_until_the_next_job(void **state)
 
     (void)state;
     hvd_rank_state_raise("");
-    hvd_rank_state_hear("behind an exception");
-    assert_string_equal(hvd_rank_state_heard(), "");
+    hvd_rank_state_set_cause("behind an exception");
+    assert_string_equal(hvd_rank_state_cause(), "");
     if (fork() == 0) { /* another process, which nothing has ended */
-        hvd_rank_state_hear("Rank 1 is lost");
-        hvd_rank_state_hear("Rank 2 is lost");
+        hvd_rank_state_set_cause("Rank 1 is lost");
+        hvd_rank_state_set_cause("Rank 2 is lost");
         _exit(0);
     }
     assert_true(wait(NULL) > 0);
-    assert_string_equal(hvd_rank_state_heard(), "Rank 1 is lost");
+    assert_string_equal(hvd_rank_state_cause(), "Rank 1 is lost");
     hvd_rank_state_set(HVD_RANK_JOINING);
-    assert_string_equal(hvd_rank_state_heard(), "");
+    assert_string_equal(hvd_rank_state_cause(), "");
     memset(long_words, 'x', sizeof(long_words) - 1);
     if (fork() == 0) {
-        hvd_rank_state_hear(long_words);
+        hvd_rank_state_set_cause(long_words);
         _exit(0);
     }
     assert_true(wait(NULL) > 0);
-    assert_int_equal(strlen(hvd_rank_state_heard()), 1023);
+    assert_int_equal(strlen(hvd_rank_state_cause()), 1023);
 }
 
 int main(void)

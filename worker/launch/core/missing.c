@@ -26,7 +26,7 @@ struct member {
     enum state state;
     bool stood_still; /* it was stopped when the first rank ended: what it does later is its end */
     bool has_succeeded; /* it ended with 0, and was not stopped */
-    int64_t heard_ms;   /* the last notice, by the clock below */
+    int64_t noticed_ms; /* the last notice, by the clock below */
     int64_t stopped_ms; /* of a rank that is stopped: the first notice of that */
 };
 
@@ -73,7 +73,7 @@ static bool is_silent(const struct hvd_missing *m, const struct member *member, 
     const int64_t limit_ms =
         warning_ms > HVD_MISSING_SILENT_MS ? warning_ms : HVD_MISSING_SILENT_MS;
 
-    return member->state == HERE && m->clock_ms - member->heard_ms >= limit_ms;
+    return member->state == HERE && m->clock_ms - member->noticed_ms >= limit_ms;
 }
 
 /* Appends to the text; what does not fit is left out. */
@@ -274,8 +274,8 @@ static void advance(struct hvd_missing *m, int64_t now_ms)
     m->is_begun = true;
 }
 
-enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct hvd_report *notice,
-                                       int64_t now_ms)
+enum hvd_missing_step hvd_missing_notice(struct hvd_missing *missing,
+                                         const struct hvd_report *notice, int64_t now_ms)
 {
     const bool waits =
         notice->notice == HVD_NOTICE_WAITS || notice->notice == HVD_NOTICE_WAITS_SOME;
@@ -294,7 +294,7 @@ enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct
         member->state = STOPPED;
     else if (notice->notice == HVD_NOTICE_FINAL || notice->notice == HVD_NOTICE_WAITS_FINAL)
         member->state = LEAVING;
-    member->heard_ms = missing->clock_ms;
+    member->noticed_ms = missing->clock_ms;
     if (notice->rank == missing->warner && notice->waited_ms < missing->warned_ms)
         missing->warned_ms = 0; /* it waits for something else, or does not */
     if (notice->notice == HVD_NOTICE_WAITS_FINAL)

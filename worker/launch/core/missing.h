@@ -37,8 +37,8 @@ void hvd_missing_destroy(struct hvd_missing *missing);
 
 /* A notice of a wrapper has come at now_ms (>= 0, any clock that goes forward); what is to be done,
  * once: then hvd_missing_text has the words. missing may be NULL. */
-enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct hvd_report *notice,
-                                       int64_t now_ms);
+enum hvd_missing_step hvd_missing_notice(struct hvd_missing *missing,
+                                         const struct hvd_report *notice, int64_t now_ms);
 
 /* A rank has ended, as reported. missing may be NULL. */
 void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end);

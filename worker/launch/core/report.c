@@ -34,7 +34,7 @@ void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
     stream->hosts = hosts;
     (void)snprintf(stream->nonce, sizeof(stream->nonce), "%s", nonce);
     if (hosts && hosts->n > 0)
-        stream->heard = hvd_calloc(hosts->n, sizeof(*stream->heard));
+        stream->reported = hvd_calloc(hosts->n, sizeof(*stream->reported));
     if (hosts && hosts->n > 0)
         stream->missing = hvd_missing_create(hosts);
 }
@@ -47,9 +47,9 @@ void hvd_report_stream_set_mpirun(struct hvd_report_stream *stream, int64_t pid)
 void hvd_report_stream_fini(struct hvd_report_stream *stream)
 {
     hvd_missing_destroy(stream->missing);
-    hvd_free(stream->heard);
+    hvd_free(stream->reported);
     stream->missing = NULL;
-    stream->heard = NULL;
+    stream->reported = NULL;
 }
 
 /* The rank because of which that one failed, by its library or its message; -1: none is known. */
@@ -96,8 +96,8 @@ static void hear(struct hvd_report_stream *stream, int64_t rank)
     size_t index;
     int64_t first;
 
-    if (stream->heard && find_host(stream->hosts, rank, &index, &first))
-        stream->heard[index] = true;
+    if (stream->reported && find_host(stream->hosts, rank, &index, &first))
+        stream->reported[index] = true;
 }
 
 /* A rank that left while others waited may hear of their end: what it wrote before is its own. */
@@ -473,8 +473,8 @@ static void find_awaited_rank(struct hvd_report_stream *stream)
     int64_t first;
     size_t index;
     struct hvd_strview why = hvd_cause_awaited(hvd_strview_of(seen.line), &rank, &host);
-    const bool is_lost =
-        stream->heard && find_host(stream->hosts, rank, &index, &first) && !stream->heard[index];
+    const bool is_lost = stream->reported && find_host(stream->hosts, rank, &index, &first) &&
+                         !stream->reported[index];
 
     if (why.len == 0)
         return;
@@ -538,8 +538,8 @@ static bool find_silent_host(struct hvd_report_stream *stream)
     size_t n_silent = 0;
     size_t silent = 0;
 
-    for (size_t i = 0; stream->heard && i < hosts->n; i++)
-        if (!stream->heard[i]) {
+    for (size_t i = 0; stream->reported && i < hosts->n; i++)
+        if (!stream->reported[i]) {
             n_silent++;
             silent = i;
         }
@@ -795,7 +795,7 @@ static void give_up(struct hvd_report_stream *stream)
 
 static void take_notice(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
-    const enum hvd_missing_step step = hvd_missing_hear(stream->missing, report, stream->now_ms);
+    const enum hvd_missing_step step = hvd_missing_notice(stream->missing, report, stream->now_ms);
 
     if (stream->is_stuck)
         return;

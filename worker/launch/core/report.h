@@ -95,7 +95,7 @@ void hvd_report_take_exception(struct hvd_report *report, const char *words);
 
 /* The same from what the library had told the program of the end of its job, where that names a
  * rank: how the program ended then is a consequence, unless a signal other than its own did it. */
-void hvd_report_take_heard(struct hvd_report *report, const char *words);
+void hvd_report_take_cause(struct hvd_report *report, const char *words);
 
 /*
  * Writes the report as the line that the wrapper sends and hvd_report_stream_feed recognises:
@@ -119,7 +119,7 @@ struct hvd_report_stream {
     int64_t n_ended;               /* ranks that were reported, also as good */
     int64_t n_stopped;             /* of them those that mpirun stopped */
     const struct hvd_hosts *hosts; /* borrowed; NULL: not known */
-    bool *heard;                   /* by host: a rank there has reported its end; owned */
+    bool *reported;                /* by host: a rank there has reported its end; owned */
     bool has_lost;                 /* a host or a rank of which nothing is heard */
     struct hvd_report lost;
     bool has_absent; /* a rank joins no job any more */

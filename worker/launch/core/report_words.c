@@ -110,7 +110,7 @@ void hvd_report_take_exception(struct hvd_report *report, const char *words)
     report->words = HVD_WORDS_STDERR;
 }
 
-void hvd_report_take_heard(struct hvd_report *report, const char *words)
+void hvd_report_take_cause(struct hvd_report *report, const char *words)
 {
     const struct hvd_strview line = hvd_strview_of(words);
     const int64_t rank = hvd_report_named_by(line);

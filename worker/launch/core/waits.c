@@ -24,7 +24,7 @@ bool hvd_waits_look(struct hvd_waits *waits, const struct hvd_waits_view *view, 
 {
     const int64_t passed_ms = waits->last_ms > 0 ? now_ms - waits->last_ms : 0;
     const int64_t step_ms = passed_ms < HVD_WAITS_LOOK_MS ? passed_ms : HVD_WAITS_LOOK_MS;
-    const bool waits_now = view->is_final || hvd_rank_phase_is_init(view->phase);
+    const bool waits_now = view->is_final || hvd_rank_state_is_init(view->phase);
     const bool goes_on =
         waits_now && view->is_final == waits->is_final && view->n_joins == waits->n_joins;
 

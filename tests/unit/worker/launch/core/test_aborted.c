@@ -22,7 +22,7 @@ static struct hvd_report handled(int64_t rank, const char *words)
 
     report.rank = rank;
     report.has_aborted = true;
-    hvd_report_take_heard(&report, words);
+    hvd_report_take_cause(&report, words);
     return report;
 }
 
@@ -147,7 +147,7 @@ static void a_broken_pipe_of_a_rank_that_others_have_lost_is_no_cause(void **sta
     char line[HVD_REPORT_MAX];
 
     (void)state;
-    hvd_report_take_heard(&seen, "Horovod has been shut down. " SILENT);
+    hvd_report_take_cause(&seen, "Horovod has been shut down. " SILENT);
     const struct hvd_report reports[] = {woken(2, SIGPIPE, 0), seen, woken(2, SIGPIPE, 0)};
     end_with(reports, 2, line);
     assert_string_equal(line, "rank 2 on host west is lost: it has not answered for 6 seconds");

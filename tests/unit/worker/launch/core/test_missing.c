@@ -47,7 +47,7 @@ static enum hvd_missing_step hear(struct job *job, int64_t rank, enum hvd_report
                                       .warning_ms = WARNING,
                                       .shutdown_ms = job->shutdown_ms};
 
-    return hvd_missing_hear(job->missing, &report, job->now_ms);
+    return hvd_missing_notice(job->missing, &report, job->now_ms);
 }
 
 /* The ranks of the mask wait until they have waited so long; the last step that was no nothing, and
@@ -209,10 +209,10 @@ static void a_rank_that_waits_for_some_or_names_them_itself_blames_nobody(void *
                                     .warning_ms = WARNING};
 
         start(&job);
-        assert_int_equal(hvd_missing_hear(job.missing, &report, 1), cases[i].step);
+        assert_int_equal(hvd_missing_notice(job.missing, &report, 1), cases[i].step);
         report.warning_ms = 0; /* HOROVOD_STALL_CHECK_DISABLE */
         report.waited_ms *= 10;
-        assert_int_equal(hvd_missing_hear(job.missing, &report, 2), HVD_MISSING_NOTHING);
+        assert_int_equal(hvd_missing_notice(job.missing, &report, 2), HVD_MISSING_NOTHING);
         end(&job);
     }
 }
@@ -266,7 +266,7 @@ static void more_ranks_than_fit_are_counted(void **state)
     end(&job);
     assert_int_equal(hvd_hosts_parse_list("a:4,b:4,c:4", &job.hosts, NULL), HVD_OK);
     job.missing = hvd_missing_create(&job.hosts);
-    assert_int_equal(hvd_missing_hear(job.missing, &report, 1), HVD_MISSING_WARN);
+    assert_int_equal(hvd_missing_notice(job.missing, &report, 1), HVD_MISSING_WARN);
     assert_string_equal(hvd_missing_text(job.missing),
                         "11 ranks have not come to horovod_init for 70 s, in which other ranks "
                         "wait for them: rank 1 on host a, rank 2 on host a, rank 3 on host a, rank "
@@ -330,7 +330,7 @@ static void a_notice_of_a_rank_that_does_not_exist_changes_nothing(void **state)
     start(&job);
     assert_int_equal(hear(&job, 4, HVD_NOTICE_WAITS, 600 * SECOND), HVD_MISSING_NOTHING);
     hvd_missing_end(job.missing, &(struct hvd_report){.rank = 4});
-    assert_int_equal(hvd_missing_hear(NULL, &(struct hvd_report){.rank = 0}, 1),
+    assert_int_equal(hvd_missing_notice(NULL, &(struct hvd_report){.rank = 0}, 1),
                      HVD_MISSING_NOTHING);
     hvd_missing_end(NULL, &(struct hvd_report){.rank = 0});
     end(&job);

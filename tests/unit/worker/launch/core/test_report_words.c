@@ -35,7 +35,7 @@ static void what_the_library_told_a_rank_goes_before_what_that_one_wrote(void **
         struct hvd_report report = wrote(0, "", mine);
         char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
 
-        hvd_report_take_heard(&report, cases[i].heard);
+        hvd_report_take_cause(&report, cases[i].heard);
         conclude(&report, 1, line, log);
         assert_string_equal(line, cases[i].line);
         assert_non_null(strstr(log, mine));
@@ -64,7 +64,7 @@ static void what_a_rank_does_after_it_was_lost_in_silence_is_no_cause(void **sta
     char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
 
     (void)state;
-    hvd_report_take_heard(&told, FROZEN);
+    hvd_report_take_cause(&told, FROZEN);
     cut_off.exit_code = 14;
     raised.has_raised = true;
     excepted.was_stopped = true;
@@ -87,7 +87,7 @@ static void a_rank_that_crashed_before_it_was_lost_in_silence_is_named(void **st
     struct hvd_buf pass;
 
     (void)state;
-    hvd_report_take_heard(&told, FROZEN);
+    hvd_report_take_cause(&told, FROZEN);
     crashed.signal = SIGSEGV;
     hvd_report_stream_init(&stream, NONCE, NULL);
     hvd_buf_init(&pass, 100);
@@ -106,19 +106,19 @@ static void a_rank_that_failed_by_itself_goes_before_what_others_were_told(void 
     char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
 
     (void)state;
-    hvd_report_take_heard(&reports[0], SHUT "Tensor t is stalled for longer than 4 seconds (X): it "
+    hvd_report_take_cause(&reports[0], SHUT "Tensor t is stalled for longer than 4 seconds (X): it "
                                             "waits for rank 1 on host w (tensor t)");
     conclude(reports, 2, line, log);
     assert_string_equal(line, "rank 1 on host h exited with code 1: no data");
     reports[1].signal = SIGSEGV; /* an end of its own */
-    hvd_report_take_heard(&reports[1], SHUT "Rank 2 on host w is lost: it has ended (tensor t)");
+    hvd_report_take_cause(&reports[1], SHUT "Rank 2 on host w is lost: it has ended (tensor t)");
     assert_string_equal(reports[1].line, "no data");
     reports[1].signal = SIGABRT;
     reports[1].was_stopped = true;
-    hvd_report_take_heard(&reports[1], SHUT "Rank 2 on host w is lost: it has ended (tensor t)");
+    hvd_report_take_cause(&reports[1], SHUT "Rank 2 on host w is lost: it has ended (tensor t)");
     assert_string_equal(reports[1].line, "no data");
     reports[1].was_stopped = false;
-    hvd_report_take_heard(&reports[1], SHUT "Rank 2 on host w is lost: it has ended (tensor t)");
+    hvd_report_take_cause(&reports[1], SHUT "Rank 2 on host w is lost: it has ended (tensor t)");
     assert_int_equal(reports[1].follows, 3);
 #undef SHUT
 }
@@ -133,7 +133,7 @@ static void a_traceback_of_a_rank_that_succeeded_is_not_why_others_failed(void *
         .rank = 1, .host = "w", .limit_bytes = INT64_MAX, .phase = HVD_RANK_ENDED};
 
     (void)state;
-    hvd_report_take_heard(&other, "Horovod has been shut down. Rank 1 on host w called "
+    hvd_report_take_cause(&other, "Horovod has been shut down. Rank 1 on host w called "
                                   "horovod_shutdown. (tensor t)");
     for (size_t i = 0; i < 2; i++) {
         struct hvd_hosts hosts = {0};
