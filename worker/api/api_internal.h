@@ -40,15 +40,15 @@ struct hvd_transport *hvd_api_lock_mpi(void);
 void hvd_api_unlock_mpi(void);
 
 /*
- * The engine, which stays until hvd_api_leave; NULL when there is none, and then leave must not be
+ * The engine, which stays until hvd_api_exit; NULL when there is none, and then leave must not be
  * called. is_running: also NULL when the engine was shut down.
  */
 struct hvd_engine *hvd_api_enter(bool is_running);
 
 /* Ends what hvd_api_enter began. */
-void hvd_api_leave(void);
+void hvd_api_exit(void);
 
-/* Telemetry of the engine that was entered, and its log, until hvd_api_leave. */
+/* Telemetry of the engine that was entered, and its log, until hvd_api_exit. */
 struct hvd_telemetry *hvd_api_telemetry(const struct hvd_log **log);
 
 /* Whether process sets may be added and removed; else says how to have that. */

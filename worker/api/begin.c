@@ -365,7 +365,7 @@ static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
     return st;
 }
 
-void hvd_job_fini(struct hvd_job *job)
+void hvd_api_begin_fini(struct hvd_job *job)
 {
     hvd_engine_destroy(job->engine);
     hvd_autotune_destroy(job->autotune);
@@ -376,7 +376,7 @@ void hvd_job_fini(struct hvd_job *job)
     job->mpi = NULL;
 }
 
-hvd_status_t hvd_job_begin(struct hvd_job *job, const struct hvd_api_start *from,
+hvd_status_t hvd_api_begin(struct hvd_job *job, const struct hvd_api_start *from,
                            struct hvd_err *err)
 {
     struct start s = {.is_bound = false};
@@ -398,6 +398,6 @@ hvd_status_t hvd_job_begin(struct hvd_job *job, const struct hvd_api_start *from
     hvd_mpi_comms_sets_fini(&s.comm_sets);
     hvd_mpi_arrival_destroy(s.arrival);
     if (st != HVD_OK)
-        hvd_job_fini(job);
+        hvd_api_begin_fini(job);
     return st;
 }

@@ -19,10 +19,10 @@ struct hvd_job {
  * that of all: HVD_ERR_INVALID for arguments and settings, HVD_ERR_MISMATCH when the ranks differ,
  * HVD_ERR_STATE for MPI, HVD_ERR_NOMEM, HVD_ERR_SYSTEM. The job is empty then.
  */
-hvd_status_t hvd_job_begin(struct hvd_job *job, const struct hvd_api_start *from,
+hvd_status_t hvd_api_begin(struct hvd_job *job, const struct hvd_api_start *from,
                            struct hvd_err *err);
 
 /* Frees a job that was shut down, or is empty. */
-void hvd_job_fini(struct hvd_job *job);
+void hvd_api_begin_fini(struct hvd_job *job);
 
 #endif

@@ -278,8 +278,8 @@ static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, 
 
 /* The other ranks hear of a call that was refused here: they would wait for it. Not of a join,
  * which may still come: what ends the job is that there is no memory for one. */
-static void tell_refused(struct hvd_engine *engine, const struct prepared *p, hvd_status_t st,
-                         const char *reason)
+static void announce_refused(struct hvd_engine *engine, const struct prepared *p, hvd_status_t st,
+                             const char *reason)
 {
     if (p->is_known && (p->submission.request.op != HVD_JOIN || st == HVD_ERR_NOMEM))
         hvd_engine_refuse(engine, &(struct hvd_refused){.set = p->submission.set,
@@ -299,7 +299,7 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
     if (st == HVD_OK)
         st = hvd_engine_submit(engine, &p.submission, handle, err);
     if (st != HVD_OK)
-        tell_refused(engine, &p, st, err->msg);
+        announce_refused(engine, &p, st, err->msg);
     hvd_free(p.splits);
     return st;
 }
@@ -325,8 +325,8 @@ static struct call call_of(const struct group *g, int i)
 }
 
 /* The same for all of a group. *number: see index_in_group. Takes no memory. */
-static void tell_group_refused(struct hvd_engine *engine, const struct group *g, uint64_t *number,
-                               hvd_status_t st, const char *reason)
+static void announce_group_refused(struct hvd_engine *engine, const struct group *g,
+                                   uint64_t *number, hvd_status_t st, const char *reason)
 {
     for (int i = 0; i < g->n; i++) {
         const struct call call = call_of(g, i);
@@ -337,7 +337,7 @@ static void tell_group_refused(struct hvd_engine *engine, const struct group *g,
         name_unnamed_of_group(
             engine, &p,
             (struct index_in_group){(uint32_t)i, g->is_empty ? 0 : (uint32_t)g->n, number});
-        tell_refused(engine, &p, st, reason);
+        announce_refused(engine, &p, st, reason);
     }
 }
 
@@ -371,7 +371,7 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     if (st == HVD_OK && n > 0)
         st = hvd_engine_submit_group(engine, submissions, n, handles, err);
     if (st != HVD_OK)
-        tell_group_refused(engine, g, &number, st, err->msg);
+        announce_group_refused(engine, g, &number, st, err->msg);
     hvd_free(submissions);
     hvd_free(p);
     return st;
@@ -438,8 +438,8 @@ static bool submit_expected_group(struct hvd_engine *engine, const struct group 
 }
 
 /* The other ranks hear of a call that nobody has looked at, if they can. The engine is entered. */
-static void tell_call_refused(struct hvd_engine *engine, const struct call *call,
-                              const char *reason)
+static void announce_call_refused(struct hvd_engine *engine, const struct call *call,
+                                  const char *reason)
 {
     horovod_tensor_t t;
     struct prepared p;
@@ -447,7 +447,7 @@ static void tell_call_refused(struct hvd_engine *engine, const struct call *call
     if (identify(call, &p, &t, NULL) != HVD_OK)
         return;
     name_unnamed(engine, &p);
-    tell_refused(engine, &p, HVD_ERR_INVALID, reason);
+    announce_refused(engine, &p, HVD_ERR_INVALID, reason);
 }
 
 static horovod_status_t refuse_without_handle(const struct call *call, horovod_error_t *err)
@@ -457,9 +457,9 @@ static horovod_status_t refuse_without_handle(const struct call *call, horovod_e
 
     hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
     if (engine)
-        tell_call_refused(engine, call, why.msg);
+        announce_call_refused(engine, call, why.msg);
     if (engine)
-        hvd_api_leave();
+        hvd_api_exit();
     return hvd_api_status(HVD_ERR_INVALID, &why, err);
 }
 
@@ -471,7 +471,7 @@ static horovod_status_t run_unexpected(struct hvd_engine *engine, const struct c
 
     hvd_err_clear(&why);
     const hvd_status_t st = submit(engine, call, false, handle, &why);
-    hvd_api_leave();
+    hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }
 
@@ -484,7 +484,7 @@ static horovod_status_t run_async(const struct call *call, horovod_handle_t *han
         return handle ? hvd_api_not_initialized(err) : refuse_without_handle(call, err);
     if (!submit_expected(engine, call, false, handle))
         return run_unexpected(engine, call, handle, err);
-    hvd_api_leave();
+    hvd_api_exit();
     return HOROVOD_OK;
 }
 
@@ -508,7 +508,7 @@ static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
         st = submit(engine, call, true, handle, &why);
     if (st == HVD_OK)
         st = hvd_engine_wait_for(engine, *handle, timeout_ns, outcome, &why);
-    hvd_api_leave();
+    hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }
 
@@ -564,8 +564,8 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
         st = submit_expected_group(engine, g, handles) ? HVD_OK
                                                        : submit_group(engine, g, handles, &why);
     else if (g->tensors)
-        tell_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
-    hvd_api_leave();
+        announce_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
+    hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }
 
@@ -611,12 +611,12 @@ horovod_status_t horovod_refuse(const char *collective, int n,
         return hvd_api_not_initialized(err);
     copy_reason(reason, text, sizeof(text));
     if (n != 0) {
-        tell_group_refused(engine, &g, &number, HVD_ERR_INVALID, text);
+        announce_group_refused(engine, &g, &number, HVD_ERR_INVALID, text);
     } else {
         const struct call call = call_of(&g, 0);
-        tell_call_refused(engine, &call, text);
+        announce_call_refused(engine, &call, text);
     }
-    hvd_api_leave();
+    hvd_api_exit();
     return HOROVOD_OK;
 }
 

@@ -63,7 +63,7 @@ int horovod_comm_process_set(void *comm)
         else
             hvd_log(log, HVD_LOG_WARN, "api",
                     "horovod_comm_process_set works with MPI_THREAD_MULTIPLE alone");
-        hvd_api_leave();
+        hvd_api_exit();
     }
     hvd_api_unlock_mpi();
     return result;

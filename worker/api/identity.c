@@ -12,7 +12,7 @@ static bool get_topology(struct hvd_topology *out)
     if (!engine)
         return false;
     *out = *hvd_engine_topology(engine);
-    hvd_api_leave();
+    hvd_api_exit();
     return true;
 }
 

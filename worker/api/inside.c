@@ -117,7 +117,7 @@ void hvd_inside_enter(void)
         atomic_fetch_add(&v->depth, 0); /* a fence, as sanitizers know it */
 }
 
-void hvd_inside_leave(void)
+void hvd_inside_exit(void)
 {
     struct visitor *v = self;
 

@@ -7,7 +7,7 @@
 void hvd_inside_enter(void);
 
 /* It uses them no more. */
-void hvd_inside_leave(void);
+void hvd_inside_exit(void);
 
 /* Returns once everybody who was inside at the call, and may have read pointers that have been
  * replaced before, has left. The caller is not inside. */

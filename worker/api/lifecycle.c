@@ -31,19 +31,19 @@ struct hvd_engine *hvd_api_enter(bool is_running)
     hvd_inside_enter();
     struct hvd_engine *engine = atomic_load_explicit(&api.engine, memory_order_acquire);
     if (!engine)
-        hvd_inside_leave();
+        hvd_inside_exit();
     return engine;
 }
 
-void hvd_api_leave(void)
+void hvd_api_exit(void)
 {
-    hvd_inside_leave();
+    hvd_inside_exit();
 }
 
 static void destroy_job(struct hvd_job *job)
 {
     if (job)
-        hvd_job_fini(job);
+        hvd_api_begin_fini(job);
     hvd_free(job);
 }
 
@@ -67,7 +67,7 @@ static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
 
     if (!job)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a job");
-    hvd_status_t st = hvd_job_begin(job, from, err);
+    hvd_status_t st = hvd_api_begin(job, from, err);
     if (st == HVD_OK)
         install(job);
     else
@@ -152,7 +152,7 @@ static void leave(bool keeps_mpi)
             hvd_log(&atomic_load(&api.job)->log, HVD_LOG_ERROR, "api",
                     "horovod_shutdown failed: %s", err.msg);
         }
-        hvd_api_leave();
+        hvd_api_exit();
     } else if (!keeps_mpi) {
         hvd_mpi_leave(); /* a process that was left out of the job, or has kept MPI */
     }

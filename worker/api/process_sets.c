@@ -32,7 +32,7 @@ int horovod_add_process_set(const int *ranks, int n_ranks)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     if (hvd_api_allows_set_changes())
         st = hvd_engine_add_set(engine, ranks, n_ranks, &id, NULL);
-    hvd_api_leave();
+    hvd_api_exit();
     return st == HVD_OK ? (int)id : convert(st);
 }
 
@@ -45,7 +45,7 @@ int horovod_remove_process_set(int id)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     if (hvd_api_allows_set_changes())
         st = hvd_engine_remove_set(engine, id > 0 ? (uint32_t)id : 0, NULL);
-    hvd_api_leave();
+    hvd_api_exit();
     return st == HVD_OK ? id : convert(st);
 }
 
@@ -58,7 +58,7 @@ static int find_self(int id, struct hvd_self *self)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     hvd_status_t st =
         id >= 0 ? hvd_engine_self(engine, (uint32_t)id, self, NULL) : HVD_ERR_NOT_FOUND;
-    hvd_api_leave();
+    hvd_api_exit();
     return st == HVD_OK ? 0 : convert(st);
 }
 
@@ -77,7 +77,7 @@ int horovod_process_set_size(int id)
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     const int n = id >= 0 ? hvd_engine_set_ranks(engine, (uint32_t)id, NULL, 0) : -1;
-    hvd_api_leave();
+    hvd_api_exit();
     return n >= 0 ? n : HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
 }
 
@@ -98,7 +98,7 @@ int horovod_number_of_process_sets(void)
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     int n = hvd_engine_sets(engine, NULL, 0);
-    hvd_api_leave();
+    hvd_api_exit();
     return n;
 }
 
@@ -109,7 +109,7 @@ void horovod_process_set_ids(int *ids)
     if (!engine)
         return;
     hvd_engine_sets(engine, (uint32_t *)(void *)ids, hvd_engine_sets(engine, NULL, 0));
-    hvd_api_leave();
+    hvd_api_exit();
 }
 
 int horovod_process_set_ranks(int id, int *ranks)
@@ -121,7 +121,7 @@ int horovod_process_set_ranks(int id, int *ranks)
     int n = id >= 0 ? hvd_engine_set_ranks(engine, (uint32_t)id, NULL, 0) : -1;
     if (n >= 0)
         n = hvd_engine_set_ranks(engine, (uint32_t)id, ranks, n);
-    hvd_api_leave();
+    hvd_api_exit();
     return n >= 0 ? 0 : HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
 }
 

@@ -32,7 +32,7 @@ int horovod_start_timeline(const char *file, bool mark_cycles)
                           ? hvd_telemetry_start_timeline(telemetry, file, mark_cycles, &err)
                           : HVD_FAIL(&err, HVD_ERR_INVALID, 0, "no file is named");
     const int result = timeline_result(st, log, &err);
-    hvd_api_leave();
+    hvd_api_exit();
     return result;
 }
 
@@ -45,7 +45,7 @@ int horovod_stop_timeline(void)
         return NOT_INITIALIZED;
     const int result =
         timeline_result(hvd_telemetry_stop_timeline(hvd_api_telemetry(&log), &err), log, &err);
-    hvd_api_leave();
+    hvd_api_exit();
     return result;
 }
 
@@ -56,7 +56,7 @@ bool horovod_timeline_mark(const char *phase, bool begins)
     if (!phase || !*phase || !hvd_api_enter(true))
         return false;
     const bool is_recorded = hvd_telemetry_marked(hvd_api_telemetry(&log), phase, begins);
-    hvd_api_leave();
+    hvd_api_exit();
     return is_recorded;
 }
 
@@ -111,7 +111,7 @@ horovod_status_t horovod_counters(horovod_counters_t *counters, horovod_error_t 
     if (!hvd_api_enter(true))
         return hvd_api_not_initialized(err);
     hvd_telemetry_counts(hvd_api_telemetry(&log), &counts);
-    hvd_api_leave();
+    hvd_api_exit();
     convert(&counts, &all);
     all.size = counters->size;
     memcpy(counters, &all, all.size < sizeof(all) ? all.size : sizeof(all));
@@ -128,6 +128,6 @@ horovod_status_t horovod_dump_flight_recorder(const char *why, horovod_error_t *
     if (!hvd_api_enter(true))
         return hvd_api_not_initialized(err);
     hvd_status_t st = hvd_telemetry_dump(hvd_api_telemetry(&log), why ? why : "asked for", &reason);
-    hvd_api_leave();
+    hvd_api_exit();
     return hvd_api_status(st, &reason, err);
 }

@@ -21,7 +21,7 @@ static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
         return hvd_api_not_initialized(err);
     hvd_err_clear(&why);
     hvd_status_t st = hvd_engine_wait_for(engine, handle, timeout_ns, outcome, &why);
-    hvd_api_leave();
+    hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }
 
@@ -44,7 +44,7 @@ int horovod_poll(horovod_handle_t handle)
     if (!engine)
         return -1;
     int result = hvd_engine_poll(engine, handle);
-    hvd_api_leave();
+    hvd_api_exit();
     return result;
 }
 

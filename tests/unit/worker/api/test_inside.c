@@ -45,7 +45,7 @@ static void *visit(void *arg)
         const struct thing *thing = atomic_load_explicit(&current, memory_order_acquire);
         if (thing)
             *n_good += thing->good;
-        hvd_inside_leave();
+        hvd_inside_exit();
     }
     return NULL;
 }
@@ -72,13 +72,13 @@ static void *stay(void *arg)
     (void)arg;
     hvd_inside_enter();
     hvd_inside_enter();
-    hvd_inside_leave();
+    hvd_inside_exit();
     const struct thing *thing = atomic_load(&current);
     atomic_fetch_add(&n_inside, 1);
     while (!atomic_load(&may_leave))
         sched_yield();
     const int good = thing->good;
-    hvd_inside_leave();
+    hvd_inside_exit();
     return good ? arg : NULL;
 }
 
@@ -110,7 +110,7 @@ static void who_replaces_waits_for_who_is_inside(void **state)
 static void *visit_once(void *arg)
 {
     hvd_inside_enter();
-    hvd_inside_leave();
+    hvd_inside_exit();
     return arg;
 }
 
