@@ -38,7 +38,7 @@ static cJSON *collect_others(struct hvd_jb *jb, const cJSON *status, int n)
     return root;
 }
 
-hvd_status_t hvd_status_keep_others(const cJSON *status, char **out)
+hvd_status_t hvd_exact_keep_others(const cJSON *status, char **out)
 {
     const cJSON *item = NULL;
     bool has_any = false;
@@ -124,7 +124,7 @@ static bool are_conditions_same(const cJSON *found, const cJSON *written)
     return cJSON_IsArray(found);
 }
 
-hvd_status_t hvd_status_is_exact(const cJSON *status, const struct hvd_job *job, bool *is_exact)
+hvd_status_t hvd_exact_check(const cJSON *status, const struct hvd_job *job, bool *is_exact)
 {
     struct hvd_jb jb = {0};
     const cJSON *member = NULL;

@@ -82,7 +82,7 @@ static hvd_status_t replace_unread(struct hvd_job_status *status)
     status->is_inexact = true;
     if ((!has_succeeded && status->state != HVD_JOB_FAILED) || hvd_job_is_finished(status))
         return HVD_OK;
-    return hvd_condition_set(status, &end, status->completion_s, &is_changed);
+    return hvd_job_condition_set(status, &end, status->completion_s, &is_changed);
 }
 
 hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd_err *err)

@@ -227,7 +227,7 @@ void hvd_job_status_bound(struct hvd_job_status *status, int64_t created_s, int6
 const char *hvd_job_state_str(enum hvd_job_state state);
 
 /* "WorkersReady" ... */
-const char *hvd_condition_str(enum hvd_condition_type type);
+const char *hvd_job_condition_str(enum hvd_condition_type type);
 
 /* Copies a status deeply into *out. HVD_ERR_NOMEM leaves *out untouched. */
 hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_job_status *out);
@@ -238,7 +238,7 @@ void hvd_job_status_fini(struct hvd_job_status *status);
 /* Whether both would be written the same. */
 bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_status *b);
 
-/* What hvd_condition_set writes; the strings are copied, message is cut at 1 KiB. */
+/* What hvd_job_condition_set writes; the strings are copied, message is cut at 1 KiB. */
 struct hvd_condition_update {
     enum hvd_condition_type type;
     enum hvd_truth truth;
@@ -250,9 +250,9 @@ struct hvd_condition_update {
  * Sets a condition. Its time moves only when its truth changes. *changed (may be NULL) tells
  * whether the truth did. HVD_ERR_NOMEM leaves the condition as it was.
  */
-hvd_status_t hvd_condition_set(struct hvd_job_status *status,
-                               const struct hvd_condition_update *update, int64_t now_s,
-                               bool *changed);
+hvd_status_t hvd_job_condition_set(struct hvd_job_status *status,
+                                   const struct hvd_condition_update *update, int64_t now_s,
+                                   bool *changed);
 
 /*
  * The body of a merge patch of the status subresource: preconditions (uid, resourceVersion) and the

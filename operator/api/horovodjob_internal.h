@@ -33,7 +33,7 @@ int64_t hvd_spec_number(const cJSON *holder, const char *before, const struct hv
 
 /* types.c: complains about the first member of spec (may be NULL) whose type, or fixed value, is
  * not the CRD's. */
-void hvd_spec_check_types(const cJSON *spec, struct hvd_wrong *wrong);
+void hvd_types_check_spec(const cJSON *spec, struct hvd_wrong *wrong);
 
 /* The container that holds the role: the one of that name, else the first; NULL without any. */
 const cJSON *hvd_spec_role_container(const cJSON *template, const char *role);
@@ -69,11 +69,11 @@ bool hvd_status_is_own_condition(const char *type);
 
 /* exact.c: keeps the conditions of others, as far as there is room, as the text *out, which is the
  * caller's to hvd_free; NULL if there are none. HVD_ERR_NOMEM leaves *out untouched. */
-hvd_status_t hvd_status_keep_others(const cJSON *status, char **out);
+hvd_status_t hvd_exact_keep_others(const cJSON *status, char **out);
 
 /* exact.c: whether the status, which may be NULL, holds nothing but what would be written of
  * job->status. What is absent does not count: an older definition may lack it. HVD_ERR_NOMEM leaves
  * *is_exact untouched. */
-hvd_status_t hvd_status_is_exact(const cJSON *status, const struct hvd_job *job, bool *is_exact);
+hvd_status_t hvd_exact_check(const cJSON *status, const struct hvd_job *job, bool *is_exact);
 
 #endif

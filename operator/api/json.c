@@ -550,7 +550,7 @@ cJSON *hvd_jb_ensure_array(struct hvd_jb *jb, cJSON *parent, const char *key)
 
 char *hvd_jb_print(struct hvd_jb *jb, const cJSON *root)
 {
-    char *text = jb->failed ? NULL : hvd_json_print(root);
+    char *text = jb->failed ? NULL : hvd_print_json(root);
 
     if (!text)
         jb->failed = true;

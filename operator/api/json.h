@@ -23,7 +23,7 @@ void hvd_json_use_base_memory(void);
  * one is parsed as usual, and so is every one before hvd_json_use_base_memory. The tree must not be
  * changed, and goes by hvd_json_drop alone. The character NUL in a key or a text is read as U+FFFD
  * and remembered. A number that a double does not hold, or that is written in another way than
- * hvd_json_print would, keeps its text in cJSON.valuestring, also in copies. HVD_ERR_INVALID: no
+ * hvd_print_json would, keeps its text in cJSON.valuestring, also in copies. HVD_ERR_INVALID: no
  * JSON, or one that nests deeper than cJSON reads; HVD_ERR_NOMEM; *out is untouched then.
  */
 hvd_status_t hvd_json_read(struct hvd_strview text, cJSON **out);
@@ -34,7 +34,7 @@ hvd_status_t hvd_json_parse(const char *text, cJSON **out);
 
 /* The compact text of root, the caller's to hvd_free. Numbers that kept their text are printed as
  * they were. NULL: out of memory, or root is NULL. */
-char *hvd_json_print(const cJSON *root);
+char *hvd_print_json(const cJSON *root);
 
 /*
  * Whether a key or a text at or below item, which is a part of a document that hvd_json_read made,

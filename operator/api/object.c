@@ -36,7 +36,7 @@ static hvd_status_t pick(struct hvd_strview text, const struct hvd_pick_options 
 
 static hvd_status_t parse_reduced(struct hvd_strview copy, bool has_status, struct result *result)
 {
-    const struct hvd_shape *object = hvd_reduced_shape(has_status);
+    const struct hvd_shape *object = hvd_shape_reduced(has_status);
     const struct hvd_shape event[] = {{"type", NULL}, {"object", object}, {NULL, NULL}};
     const struct hvd_pick_options options = {
         .shape = result->is_event ? event : object,
@@ -77,7 +77,7 @@ static hvd_status_t take_object(void *ctx, struct hvd_strview copy, bool is_item
 
 hvd_status_t hvd_object_read(enum hvd_kind kind, struct hvd_strview text, cJSON **out)
 {
-    struct hvd_pick_options options = hvd_kind_pick(kind);
+    struct hvd_pick_options options = hvd_shape_pick(kind);
     struct result result = {NULL, false};
     hvd_status_t st;
 

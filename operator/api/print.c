@@ -118,7 +118,7 @@ static hvd_status_t add_value(struct hvd_buf *out, const cJSON *item)
     }
 }
 
-char *hvd_json_print(const cJSON *root)
+char *hvd_print_json(const cJSON *root)
 {
     struct hvd_buf out;
 

@@ -101,7 +101,7 @@ static const struct hvd_shape
     of_podgroup[] = {OBJECT(meta_of_child), {"spec", ALL}, {"status", phase}, END};
 /* clang-format on */
 
-const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind)
+const struct hvd_shape *hvd_shape_of_kind(enum hvd_kind kind)
 {
     static const struct hvd_shape *const shapes[HVD_N_KINDS] = {
         [HVD_KIND_HOROVODJOB] = of_horovodjob,
@@ -121,12 +121,12 @@ const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind)
     return shapes[kind];
 }
 
-const struct hvd_shape *hvd_reduced_shape(bool has_status)
+const struct hvd_shape *hvd_shape_reduced(bool has_status)
 {
     return has_status ? names_and_status : names;
 }
 
-struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind)
+struct hvd_pick_options hvd_shape_pick(enum hvd_kind kind)
 {
     /* A child of a job, or one that has lost its owner reference: of all metadata the name alone
      * cannot be edited. */
@@ -144,8 +144,8 @@ struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind)
                           kind == HVD_KIND_PLUGINS_PODGROUP;
 
     return (struct hvd_pick_options){
-        .shape = hvd_kind_shape(kind),
-        .object = hvd_kind_shape(kind),
+        .shape = hvd_shape_of_kind(kind),
+        .object = hvd_shape_of_kind(kind),
         .max_bytes = kind == HVD_KIND_HOROVODJOB ? HVD_KIND_JOB_MAX : HVD_KIND_OBJECT_MAX,
         .gates = is_child ? gates : NULL,
     };

@@ -4,20 +4,20 @@
 #include <stdbool.h>
 
 #include "operator/api/kind.h"
-#include "operator/api/pick.h"
+#include "operator/api/picker.h"
 
 /* What is read of one object at most. Of a HorovodJob less, because its spec stays in memory. */
 #define HVD_KIND_JOB_MAX ((size_t)512 * 1024)
 #define HVD_KIND_OBJECT_MAX ((size_t)2 * 1024 * 1024)
 
 /* What is read of an object of the kind. Never NULL for a legal kind. */
-const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind);
+const struct hvd_shape *hvd_shape_of_kind(enum hvd_kind kind);
 
 /* How such an object is picked from a text that is that object; the caller sets what differs, and
  * take. Of children without a HorovodJob among their owners only the metadata is wanted. */
-struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind);
+struct hvd_pick_options hvd_shape_pick(enum hvd_kind kind);
 
 /* What is read of an object whose copy could not be parsed: which one it is, and its status. */
-const struct hvd_shape *hvd_reduced_shape(bool has_status);
+const struct hvd_shape *hvd_shape_reduced(bool has_status);
 
 #endif

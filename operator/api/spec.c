@@ -262,14 +262,14 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
 
     check_name(job->name, &wrong);
     check_nul(spec, &wrong);
-    hvd_spec_check_types(spec, &wrong);
+    hvd_types_check_spec(spec, &wrong);
     if (hvd_groups_decode(spec, job->name, &job->spec, &wrong))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     decode_fields(spec, &job->spec, &wrong);
     check_master_labels(spec, job->name, &wrong);
     if (decode_image(spec, &job->spec) || decode_manager(spec, &job->spec))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
-    job->spec.text = spec ? hvd_json_print(spec) : hvd_strdup("{}");
+    job->spec.text = spec ? hvd_print_json(spec) : hvd_strdup("{}");
     if (!job->spec.text)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     if (wrong.text[0] == '\0')

@@ -44,7 +44,7 @@ const char *hvd_job_state_str(enum hvd_job_state state)
     return state_names[state];
 }
 
-const char *hvd_condition_str(enum hvd_condition_type type)
+const char *hvd_job_condition_str(enum hvd_condition_type type)
 {
     return condition_names[type];
 }
@@ -115,9 +115,9 @@ static hvd_status_t condition_texts(struct hvd_condition *condition, const char 
     return HVD_OK;
 }
 
-hvd_status_t hvd_condition_set(struct hvd_job_status *status,
-                               const struct hvd_condition_update *update, int64_t now_s,
-                               bool *changed)
+hvd_status_t hvd_job_condition_set(struct hvd_job_status *status,
+                                   const struct hvd_condition_update *update, int64_t now_s,
+                                   bool *changed)
 {
     struct hvd_condition *condition = &status->conditions[update->type];
     bool differs = condition->truth != update->truth;
@@ -288,9 +288,9 @@ hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct 
         st = st ? st : decode_condition(item, out);
     }
     if (!st)
-        st = hvd_status_keep_others(status, &out->others);
+        st = hvd_exact_keep_others(status, &out->others);
     if (!st)
-        st = hvd_status_is_exact(status, job, &is_exact);
+        st = hvd_exact_check(status, job, &is_exact);
     out->is_inexact = !is_exact;
     return st ? HVD_FAIL(err, st, 0, "HorovodJob status") : HVD_OK;
 }

@@ -230,7 +230,7 @@ static void check(const struct field *field, const struct member *member, struct
     check(&next, member, wrong);
 }
 
-void hvd_spec_check_types(const cJSON *spec, struct hvd_wrong *wrong)
+void hvd_types_check_spec(const cJSON *spec, struct hvd_wrong *wrong)
 {
     if (!spec)
         return;

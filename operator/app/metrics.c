@@ -25,7 +25,7 @@ void hvd_metrics_count_request(struct hvd_metrics *metrics, hvd_verb_t verb, enu
         metrics->requests[metrics->n_requests++] = (struct hvd_request_series){verb, kind, code, 1};
 }
 
-void hvd_histogram_observe(struct hvd_histogram *histogram, int64_t us)
+void hvd_metrics_observe(struct hvd_histogram *histogram, int64_t us)
 {
     double seconds = (double)us / 1e6;
     size_t i = 0;

@@ -70,7 +70,7 @@ void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
                            const struct hvd_watch_health *health, int64_t now_ms);
 
 /* Adds a duration to a histogram. */
-void hvd_histogram_observe(struct hvd_histogram *histogram, int64_t us);
+void hvd_metrics_observe(struct hvd_histogram *histogram, int64_t us);
 
 /* Appends the Prometheus text format, version 0.0.4. Failures as hvd_buf_add. Pure. */
 hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_buf *out);

@@ -34,7 +34,7 @@ static void remove_failure(struct hvd_entry *entry, size_t at)
 }
 
 /* That of the child; NULL: none. */
-struct hvd_failure *hvd_entry_failure(const struct hvd_entry *entry, enum hvd_kind kind,
+struct hvd_failure *hvd_notes_failure(const struct hvd_entry *entry, enum hvd_kind kind,
                                       const char *name)
 {
     for (size_t i = 0; i < entry->n_failures; i++) {
@@ -44,9 +44,9 @@ struct hvd_failure *hvd_entry_failure(const struct hvd_entry *entry, enum hvd_ki
     return NULL;
 }
 
-void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+void hvd_notes_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
 {
-    const struct hvd_failure *failure = hvd_entry_failure(entry, kind, name);
+    const struct hvd_failure *failure = hvd_notes_failure(entry, kind, name);
 
     if (failure)
         remove_failure(entry, (size_t)(failure - entry->failures));
@@ -60,7 +60,7 @@ static void drop_oldest_failure(struct hvd_entry *entry)
         if (entry->failures[i].at_ms < oldest->at_ms)
             oldest = &entry->failures[i];
     }
-    hvd_entry_drop_failure(entry, oldest->kind, oldest->name);
+    hvd_notes_drop_failure(entry, oldest->kind, oldest->name);
 }
 
 /* A copy of the beginning of the message; a character is not cut in two. */
@@ -83,7 +83,7 @@ static char *copy_message(const char *message)
 /* How often it has failed so by now, this time included. */
 static unsigned count_failures(const struct hvd_entry *entry, const struct hvd_failure *failure)
 {
-    const struct hvd_failure *known = hvd_entry_failure(entry, failure->kind, failure->name);
+    const struct hvd_failure *known = hvd_notes_failure(entry, failure->kind, failure->name);
 
     if (!known || known->type != failure->type)
         return 1;
@@ -107,7 +107,7 @@ static struct hvd_failure *add_failure(struct hvd_entry *entry)
     return &grown[entry->n_failures++];
 }
 
-hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
+hvd_status_t hvd_notes_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
 {
     struct hvd_failure copy = *failure, *kept;
 
@@ -119,7 +119,7 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
         free_failure(&copy);
         return HVD_ERR_NOMEM;
     }
-    kept = hvd_entry_failure(entry, failure->kind, failure->name);
+    kept = hvd_notes_failure(entry, failure->kind, failure->name);
     if (kept)
         free_failure(kept);
     else
@@ -132,7 +132,7 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
     return HVD_OK;
 }
 
-void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid)
+void hvd_notes_drop_answer(struct hvd_entry *entry, const char *uid)
 {
     for (size_t i = 0; uid && i < entry->n_failures; i++) {
         if (entry->failures[i].type != HVD_FAILURE_NO_PODS ||
@@ -143,13 +143,13 @@ void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid)
     }
 }
 
-void hvd_entry_drop_failures(struct hvd_entry *entry)
+void hvd_notes_drop_failures(struct hvd_entry *entry)
 {
     while (entry->n_failures)
         remove_failure(entry, entry->n_failures - 1);
 }
 
-void hvd_entry_drop_failures_of_spec(struct hvd_entry *entry)
+void hvd_notes_drop_failures_of_spec(struct hvd_entry *entry)
 {
     for (size_t i = entry->n_failures; i > 0; i--) {
         const enum hvd_failure_type type = entry->failures[i - 1].type;
@@ -205,7 +205,7 @@ static void remove_gone(struct hvd_entry *entry, size_t at)
         free_room(entry);
 }
 
-void hvd_entry_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+void hvd_notes_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
 {
     for (size_t i = 0; i < entry->n_gone; i++) {
         if (entry->gone[i].kind != kind || strcmp(entry->gone[i].name, name) != 0)
@@ -215,7 +215,7 @@ void hvd_entry_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const ch
     }
 }
 
-hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+hvd_status_t hvd_notes_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
 {
     const size_t size = strlen(name) + 1;
     char *copy = hvd_slab_take(slab_of(entry), size);
@@ -223,7 +223,7 @@ hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, co
     if (!copy)
         return HVD_ERR_NOMEM;
     memcpy(copy, name, size);
-    hvd_entry_unnote_gone(entry, kind, name);
+    hvd_notes_unnote_gone(entry, kind, name);
     if (entry->n_gone == HVD_ENTRY_GONE_MAX)
         remove_gone(entry, 0);
     if (entry->n_gone == entry->gone_room && !add_room(entry)) {
@@ -235,7 +235,7 @@ hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, co
     return HVD_OK;
 }
 
-void hvd_entry_drop_gone(struct hvd_entry *entry)
+void hvd_notes_drop_gone(struct hvd_entry *entry)
 {
     while (entry->n_gone)
         remove_gone(entry, entry->n_gone - 1);
@@ -243,13 +243,13 @@ void hvd_entry_drop_gone(struct hvd_entry *entry)
 
 /* ---- the status ---- */
 
-void hvd_entry_drop_lost(struct hvd_entry *entry)
+void hvd_notes_drop_lost(struct hvd_entry *entry)
 {
     cJSON_Delete(entry->lost);
     entry->lost = NULL;
 }
 
-hvd_status_t hvd_store_put_status(struct hvd_store *store, struct hvd_entry *entry,
+hvd_status_t hvd_notes_put_status(struct hvd_store *store, struct hvd_entry *entry,
                                   const char *sent, const cJSON *object, struct hvd_err *err)
 {
     const char *version = hvd_json_str(object, "metadata.resourceVersion");

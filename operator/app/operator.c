@@ -22,7 +22,7 @@
 #include "operator/api/object.h"
 #include "operator/app/clock.h"
 #include "operator/app/election.h"
-#include "operator/app/explain.h"
+#include "operator/app/explainer.h"
 #include "operator/app/follow.h"
 #include "operator/app/loglimit.h"
 #include "operator/app/metrics.h"
@@ -101,7 +101,7 @@ static enum hvd_queue_rank rank_of(const struct hvd_entry *entry)
 {
     if (!entry->has_job || entry->job.status.state != HVD_JOB_NEW)
         return HVD_QUEUE_SOON;
-    if (hvd_entry_has(entry, HVD_KIND_JOB) || hvd_entry_may_start(entry))
+    if (hvd_store_entry_has(entry, HVD_KIND_JOB) || hvd_store_entry_may_start(entry))
         return HVD_QUEUE_SOON;
     return entry->n_objects ? HVD_QUEUE_LATER : HVD_QUEUE_NEXT;
 }
@@ -207,7 +207,7 @@ static void on_request(void *ctx, const struct hvd_kube_observation *seen)
 
     hvd_metrics_count_request(&op->metrics, seen->verb, seen->kind, seen->code);
     if (seen->verb != HVD_VERB_WATCH && seen->verb < HVD_VERB_COUNT)
-        hvd_histogram_observe(&op->metrics.request[seen->verb], seen->total_us);
+        hvd_metrics_observe(&op->metrics.request[seen->verb], seen->total_us);
 }
 
 /* The API server's clock, by which everything about jobs is decided and written. */
@@ -380,7 +380,7 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         .settings = &op->settings,
         .topology = &topology,
     };
-    const struct hvd_object **objects = hvd_entry_objects(entry);
+    const struct hvd_object **objects = hvd_store_entry_objects(entry);
     hvd_status_t st;
 
     if (!objects)
@@ -409,8 +409,8 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
     }
     tell_foreign(op, entry);
     st = make_plan(op, entry, &plan, &err);
-    hvd_store_planned(&op->store, entry);
-    hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
+    hvd_specs_planned(&op->store, entry);
+    hvd_metrics_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
     if (st != HVD_OK)
         retry_later(op, entry, err.msg, 0);
     else if (plan.n_actions)
@@ -436,7 +436,7 @@ static void forget_groups(struct hvd_operator *op, enum hvd_kind kind, bool is_c
             continue;
         if (is_certain) {
             hvd_repairs_forget(&entry->repairs, kind, entry->job.name);
-            hvd_entry_drop_failure(entry, kind, entry->job.name);
+            hvd_notes_drop_failure(entry, kind, entry->job.name);
         } else {
             hvd_repairs_excuse(&entry->repairs, kind, entry->job.name);
         }
@@ -511,7 +511,7 @@ static void work(struct hvd_operator *op)
     enum hvd_queue_rank last;
 
     while (may_take(op, &last) && (item = hvd_queue_take(&op->queue, last, now_ms)) != NULL) {
-        struct hvd_entry *entry = hvd_entry_of(item);
+        struct hvd_entry *entry = hvd_store_entry_of(item);
 
         if (entry->has_job &&
             !hvd_permits_allows(&op->permits, &entry->permit, entry->job.namespace))

@@ -112,7 +112,7 @@ static int64_t server_ms(const struct run *run)
 static const struct hvd_failure *find_failure(const struct hvd_entry *entry,
                                               const struct hvd_action *action)
 {
-    return hvd_entry_failure(entry, action->kind, action->name);
+    return hvd_notes_failure(entry, action->kind, action->name);
 }
 
 /* From which answer in a row a failure is told of: what is told of already stays so. */
@@ -151,7 +151,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
     };
 
     run->is_broken = true;
-    if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
+    if (hvd_waiters_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
@@ -224,7 +224,7 @@ static void forget(const struct step *step)
     hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, step->uid);
     if (action->kind != HVD_KIND_HOROVODJOB && run->entry->has_job &&
         !hvd_store_find(run->p.store, action->kind, action->namespace, action->name) &&
-        hvd_entry_note_gone(run->entry, action->kind, action->name) != HVD_OK)
+        hvd_notes_note_gone(run->entry, action->kind, action->name) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
@@ -272,7 +272,7 @@ static void take_existing(const struct step *step, const struct hvd_kube_respons
         keep(run, action->kind, response->body);
     found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
     if (found && run->entry->has_job && hvd_owner_is_job(&run->entry->job, found)) {
-        hvd_entry_drop_failure(run->entry, action->kind, action->name);
+        hvd_notes_drop_failure(run->entry, action->kind, action->name);
         log_action(run, HVD_LOG_INFO, "adopted", action, NULL);
     } else if (!find_failure(run->entry, action)) {
         run->is_broken = true; /* it was removed since it was read */
@@ -293,10 +293,10 @@ static void on_existing(void *ctx, const struct hvd_kube_response *response)
     struct run *run = step->run;
 
     if (response->status == HVD_ERR_NOT_FOUND) {
-        hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
+        hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
         run->is_broken = true; /* gone meanwhile: the next reconcile makes it */
     } else if (response->status != HVD_OK) {
-        hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
+        hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
         fail_told(run, step->action, response);
     } else {
         take_existing(step, response);
@@ -313,14 +313,14 @@ static void read_existing(struct step *step)
                                         .name = action->name,
                                         .at_ms = server_ms(run)};
     struct hvd_err err = {0};
-    hvd_status_t st = hvd_store_set_failure(run->p.store, run->entry, &failure);
+    hvd_status_t st = hvd_waiters_set_failure(run->p.store, run->entry, &failure);
 
     if (st == HVD_OK)
         st = hvd_reads_get(step->run->p.api, step->action, &(struct hvd_asker){on_existing, step},
                            &err);
     if (st == HVD_OK)
         return;
-    hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    hvd_notes_drop_failure(run->entry, action->kind, action->name);
     fail_run(run, st, st == HVD_ERR_NOMEM ? "out of memory" : err.msg, 0);
     finish_step(step);
 }
@@ -423,7 +423,7 @@ static void on_spec(void *ctx, const struct hvd_kube_response *response)
         if (st != HVD_OK)
             fail_run(run, st, err.msg, 0);
         else if (is_unread)
-            hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
+            hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
     } else if (response->status == HVD_ERR_NOT_FOUND) {
         forget(step);
     } else if (known && !is_unread) { /* what is known of a write to the job is worth more */
@@ -444,10 +444,10 @@ static void note_alien(struct run *run, const struct hvd_action *action)
                                         .kind = action->kind,
                                         .name = action->name,
                                         .at_ms = server_ms(run)};
-    hvd_status_t st = hvd_entry_note_gone(run->entry, action->kind, action->name);
+    hvd_status_t st = hvd_notes_note_gone(run->entry, action->kind, action->name);
 
     if (st == HVD_OK && action->kind == HVD_KIND_POD)
-        st = hvd_store_set_failure(run->p.store, run->entry, &failure);
+        st = hvd_waiters_set_failure(run->p.store, run->entry, &failure);
     if (st != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
@@ -474,7 +474,7 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
     /* One that is somebody else's is filed elsewhere, or nowhere. */
     found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
     if (is_over)
-        hvd_entry_drop_failure(run->entry, action->kind, action->name);
+        hvd_notes_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK &&
         (!found || !run->entry->has_job || !hvd_str_equal(found->meta.job, run->entry->job.name)))
         note_alien(run, action);
@@ -493,9 +493,9 @@ static void on_searched(void *ctx, const struct hvd_kube_response *response)
         finish_step(step);
         return;
     }
-    hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
+    hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
     cJSON_ArrayForEach(item, items) keep(run, step->action->kind, item);
-    if (hvd_entry_note_gone(run->entry, step->action->kind, step->action->name) != HVD_OK)
+    if (hvd_notes_note_gone(run->entry, step->action->kind, step->action->name) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
 }
@@ -515,7 +515,7 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
         finish_step(step);
         return;
     }
-    hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
+    hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
     if (hvd_node_topology_put(&run->p.store->topology, step->action->name, step->action->body,
                               object) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
@@ -536,7 +536,7 @@ static void end_denial(struct run *run, const struct hvd_action *action)
 
     if (known && known->value == action->value &&
         (known->type == HVD_FAILURE_DENIED || known->type == HVD_FAILURE_STATUS))
-        hvd_entry_drop_failure(run->entry, action->kind, action->name);
+        hvd_notes_drop_failure(run->entry, action->kind, action->name);
     hvd_denials_drop(&run->entry->repairs.denials, &write);
 }
 
@@ -594,7 +594,7 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
     else
         log_action(run, HVD_LOG_WARN, "cannot read the events about a Job that is gone", action,
                    hvd_answer_message(response));
-    if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
+    if (hvd_waiters_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
 }
@@ -614,7 +614,8 @@ static void note_namespace(struct run *run, const struct hvd_action *action,
 
     if (hvd_refusal_judge(action, response->status, response->code, response->body) ==
             HVD_REFUSAL_LEAVING &&
-        run->entry->has_job && hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
+        run->entry->has_job &&
+        hvd_waiters_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
@@ -676,7 +677,7 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
                          *hvd_json_text(meta, "deletionTimestamp") == '\0' ||
                          *hvd_json_text(meta, "resourceVersion") == '\0';
 
-    hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    hvd_notes_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK) {
         hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
         log_action(run, HVD_LOG_INFO, "deleted", action, NULL);
@@ -705,7 +706,7 @@ static void keep_status(struct run *run, const struct hvd_action *action, const 
 {
     const bool had_lost = run->entry->lost != NULL;
     struct hvd_err err = {0};
-    hvd_status_t st = hvd_store_put_status(run->p.store, run->entry, action->body, object, &err);
+    hvd_status_t st = hvd_notes_put_status(run->p.store, run->entry, action->body, object, &err);
     char names[256];
 
     if (st != HVD_OK)
@@ -726,7 +727,7 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
 
     /* The job itself may have a deletion that is denied. */
     if (action->type != HVD_ACTION_PATCH_STATUS || (known && known->type == HVD_FAILURE_STATUS))
-        hvd_entry_drop_failure(run->entry, action->kind, action->name);
+        hvd_notes_drop_failure(run->entry, action->kind, action->name);
     hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
     if (action->type == HVD_ACTION_PATCH_STATUS)
         keep_status(run, action, response->body);
@@ -817,7 +818,7 @@ static hvd_status_t send_write(struct step *step, const char *body, struct hvd_e
                         : a->is_json_patch ? "application/json-patch+json"
                                            : "application/merge-patch+json",
         .accept = a->kind == HVD_KIND_SECRET ? HVD_READS_METADATA : NULL,
-        .shape = hvd_kind_shape(a->type == HVD_ACTION_EVENT ? HVD_KIND_EVENT : a->kind),
+        .shape = hvd_shape_of_kind(a->type == HVD_ACTION_EVENT ? HVD_KIND_EVENT : a->kind),
         .on_done = on_write_done,
         .ctx = step,
     };
@@ -839,7 +840,7 @@ static hvd_status_t send_secret(struct step *step, struct hvd_err *err)
     st = hvd_sshkey_generate(&pair, err);
     if (st == HVD_OK) {
         const struct hvd_ssh_key key = {pair.private_pem, pair.public_line};
-        st = hvd_secret_encode(&step->run->entry->job, &key, &body, err);
+        st = hvd_children_secret_encode(&step->run->entry->job, &key, &body, err);
     }
     if (st == HVD_OK)
         st = send_write(step, body, err);
@@ -883,7 +884,7 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
 static void observe_first_write(struct run *run)
 {
     if (!run->has_written && run->event_us)
-        hvd_histogram_observe(&run->p.metrics->event_to_write, hvd_clock_us() - run->event_us);
+        hvd_metrics_observe(&run->p.metrics->event_to_write, hvd_clock_us() - run->event_us);
     run->has_written = true;
 }
 

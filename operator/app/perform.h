@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "operator/app/explain.h"
+#include "operator/app/explainer.h"
 #include "operator/app/metrics.h"
 #include "operator/app/store.h"
 #include "operator/core/reconcile.h"

@@ -23,7 +23,7 @@ hvd_status_t hvd_reads_get(const struct hvd_kube_api *api, const struct hvd_acti
                  .ns = is_node ? NULL : action->namespace,
                  .name = action->name},
         .accept = action->kind == HVD_KIND_SECRET || is_node ? HVD_READS_METADATA : NULL,
-        .shape = hvd_kind_shape(action->kind),
+        .shape = hvd_shape_of_kind(action->kind),
         .on_done = asker->on_done,
         .ctx = asker->ctx,
     };

@@ -133,7 +133,7 @@ void hvd_specs_tidy(struct hvd_store *store, struct hvd_entry *entry)
     entry->job.spec.text = moved;
 }
 
-void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry)
+void hvd_specs_planned(struct hvd_store *store, struct hvd_entry *entry)
 {
     if (!entry->job.spec.text)
         return;

@@ -43,7 +43,7 @@ struct hvd_specs {
 
 /*
  * Holds a copy of the text of the spec of the entry's job, in the place of another. Not that of a
- * job at rest, unless it is pinned, which lasts until hvd_store_planned. Others are given up for
+ * job at rest, unless it is pinned, which lasts until hvd_specs_planned. Others are given up for
  * it, or itself. HVD_ERR_NOMEM leaves what was held.
  */
 hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, const char *text,

@@ -10,7 +10,7 @@
 static int32_t held(const struct hvd_entry *entry)
 {
     const bool has_workers =
-        hvd_ports_may_be_idle(&entry->job) && hvd_entry_any(entry, hvd_ports_is_worker);
+        hvd_ports_may_be_idle(&entry->job) && hvd_store_entry_any(entry, hvd_ports_is_worker);
 
     return hvd_ports_held(&entry->job, has_workers);
 }

@@ -64,7 +64,7 @@ static void unpack(const struct hvd_record *record, struct hvd_object *out)
     const char *ns = record->entry->_texts;
     const struct hvd_packed_key key = {(enum hvd_kind)record->kind, ns, ns + strlen(ns) + 1};
 
-    hvd_unpack(record->packed, &key, out);
+    hvd_packed_unpack(record->packed, &key, out);
     out->meta.is_doubtful = record->is_doubtful;
     if (record->is_retired)
         out->u.pod.is_ready = false;
@@ -110,7 +110,7 @@ static void touch(struct hvd_store *store, struct hvd_entry *entry)
 
 /* ---- entries ---- */
 
-struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item)
+struct hvd_entry *hvd_store_entry_of(struct hvd_queue_item *item)
 {
     return (struct hvd_entry *)((char *)item - offsetof(struct hvd_entry, item));
 }
@@ -168,12 +168,12 @@ static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
 {
     hvd_index_remove(&store->entries, &entry->node);
     hvd_queue_forget(store->queue, &entry->item);
-    hvd_store_unlink_waiter(entry);
+    hvd_waiters_unlink(entry);
     drop_job(store, entry);
-    hvd_entry_drop_failures(entry);
-    hvd_entry_drop_gone(entry);
+    hvd_notes_drop_failures(entry);
+    hvd_notes_drop_gone(entry);
     hvd_repairs_fini(&entry->repairs);
-    hvd_entry_drop_lost(entry);
+    hvd_notes_drop_lost(entry);
     hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
     drop_entry(store, entry);
 }
@@ -258,11 +258,11 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     if (!block)
         return HVD_ERR_NOMEM;
     if (!entry->has_job || !hvd_str_equal(entry->job.uid, job->uid))
-        hvd_entry_drop_failures(entry);
+        hvd_notes_drop_failures(entry);
     else if (entry->job.generation != job->generation)
-        hvd_entry_drop_failures_of_spec(entry);
+        hvd_notes_drop_failures_of_spec(entry);
     if (!hvd_str_equal(entry->job.uid, job->uid))
-        hvd_entry_drop_lost(entry);
+        hvd_notes_drop_lost(entry);
     drop_job(store, entry);
     hvd_job_move(job, block, &entry->job);
     entry->job_block = block;
@@ -331,10 +331,10 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     drop_job(store, entry);
     entry->is_foreign_told = false;
     entry->status_written_ms = 0;
-    hvd_entry_drop_failures(entry);
-    hvd_entry_drop_gone(entry);
+    hvd_notes_drop_failures(entry);
+    hvd_notes_drop_gone(entry);
     hvd_repairs_fini(&entry->repairs);
-    hvd_entry_drop_lost(entry);
+    hvd_notes_drop_lost(entry);
     drop_foreign(store, entry);
     touch(store, entry);
 }
@@ -422,7 +422,7 @@ static void retire_record(struct hvd_store *store, struct hvd_record *record)
 static void end_record(struct hvd_store *store, struct hvd_record *record)
 {
     if (record->kind != HVD_KIND_POD)
-        hvd_store_wake_waiters(store, record->kind, record->entry->_texts, record->packed);
+        hvd_waiters_wake(store, record->kind, record->entry->_texts, record->packed);
     free_record(store, record);
 }
 
@@ -474,7 +474,7 @@ const struct hvd_object *hvd_store_find(struct hvd_store *store, enum hvd_kind k
     return &store->found;
 }
 
-const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry)
+const struct hvd_object **hvd_store_entry_objects(const struct hvd_entry *entry)
 {
     const size_t n = entry->n_objects;
     const struct hvd_object **objects =
@@ -488,7 +488,7 @@ const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry)
     return objects;
 }
 
-bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind)
+bool hvd_store_entry_has(const struct hvd_entry *entry, enum hvd_kind kind)
 {
     for (size_t i = 0; i < entry->n_objects; i++) {
         if (entry->records[i]->kind == kind)
@@ -497,7 +497,7 @@ bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind)
     return false;
 }
 
-bool hvd_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one)
+bool hvd_store_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one)
 {
     bool is_found = false;
 
@@ -510,7 +510,7 @@ bool hvd_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one)
     return is_found;
 }
 
-bool hvd_entry_may_start(const struct hvd_entry *entry)
+bool hvd_store_entry_may_start(const struct hvd_entry *entry)
 {
     const struct hvd_job_spec *spec = &entry->job.spec;
     int64_t n_missing = 0;
@@ -532,15 +532,15 @@ bool hvd_entry_may_start(const struct hvd_entry *entry)
 static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_object *object)
 {
     if (object->kind == HVD_KIND_POD)
-        hvd_entry_drop_answer(entry, object->meta.owner_uid);
+        hvd_notes_drop_answer(entry, object->meta.owner_uid);
     if (entry->has_job && object->kind != HVD_KIND_POD && hvd_owner_is_job(&entry->job, object))
-        hvd_entry_drop_failure(entry, object->kind, object->meta.name);
+        hvd_notes_drop_failure(entry, object->kind, object->meta.name);
 }
 
 static struct hvd_record *new_record(struct hvd_store *store, const struct hvd_object *object)
 {
     char room[1024]; /* enough for most */
-    size_t n = hvd_pack(object, room, sizeof(room));
+    size_t n = hvd_packed_pack(object, room, sizeof(room));
     struct hvd_record *record = n < UINT32_MAX ? hvd_slab_take(&store->slab, size_of(n)) : NULL;
 
     if (!record)
@@ -549,7 +549,7 @@ static struct hvd_record *new_record(struct hvd_store *store, const struct hvd_o
     if (n <= sizeof(room))
         memcpy(record->packed, room, n);
     else
-        (void)hvd_pack(object, record->packed, n);
+        (void)hvd_packed_pack(object, record->packed, n);
     return record;
 }
 
@@ -574,7 +574,7 @@ static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object 
         return st;
     }
     drop_failure_of_ours(entry, object);
-    hvd_entry_unnote_gone(entry, object->kind, object->meta.name);
+    hvd_notes_unnote_gone(entry, object->kind, object->meta.name);
     *out = record;
     return HVD_OK;
 }
@@ -737,7 +737,7 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     st = hvd_history_note(store, &projection);
     if (st == HVD_OK && (source == OF_WATCH || !is_behind(store, &projection)))
         st = take_object(store, &projection);
-    hvd_object_fini(&projection);
+    hvd_observe_object_fini(&projection);
     if (st != HVD_OK)
         hvd_err_set(err, st, 0, "%s: out of memory", hvd_kind_info(kind)->resource);
     return st;
@@ -770,7 +770,7 @@ hvd_status_t hvd_store_put_made(struct hvd_store *store, const struct hvd_entry 
         record->is_stale = true;
     if (st == HVD_OK && !is_behind(store, &made))
         st = take_object(store, &made);
-    hvd_object_fini(&made);
+    hvd_observe_object_fini(&made);
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "%s: out of memory", hvd_kind_info(kind)->kind);
 }
 
@@ -829,7 +829,7 @@ static void miss_record(struct hvd_store *store, struct hvd_record *record, bool
     if (entry->has_job && (object.kind == HVD_KIND_POD
                                ? object.meta.role == HVD_ROLE_MASTER
                                : hvd_owner_has_name(&entry->job, object.kind, object.meta.name)))
-        (void)!hvd_entry_note_gone(entry, object.kind, object.meta.name);
+        (void)!hvd_notes_note_gone(entry, object.kind, object.meta.name);
     remove_record(store, record);
 }
 
@@ -845,7 +845,7 @@ void hvd_store_miss(struct hvd_store *store, enum hvd_kind kind, const char *ns,
     }
     record = find_record(store, kind, ns, name);
     if (!record) {
-        hvd_store_wake_waiters(store, kind, ns, name); /* for one that is not worth a record */
+        hvd_waiters_wake(store, kind, ns, name); /* for one that is not worth a record */
         return;
     }
     unpack(record, &object);

@@ -119,7 +119,7 @@ hvd_status_t hvd_store_put_made(struct hvd_store *store, const struct hvd_entry 
 
 /* Takes in the answer to a status patch with that body likewise; what it lacks of the body stays
  * with the entry, and counts as a part of each version of the job. */
-hvd_status_t hvd_store_put_status(struct hvd_store *store, struct hvd_entry *entry,
+hvd_status_t hvd_notes_put_status(struct hvd_store *store, struct hvd_entry *entry,
                                   const char *sent, const cJSON *object, struct hvd_err *err);
 
 /* Takes in the answer to HVD_ACTION_READ_SPEC likewise, and the text of the spec stays until the
@@ -127,7 +127,7 @@ hvd_status_t hvd_store_put_status(struct hvd_store *store, struct hvd_entry *ent
 hvd_status_t hvd_store_put_spec(struct hvd_store *store, const cJSON *object, struct hvd_err *err);
 
 /* The plan of the entry's job is made: the text of its spec may be given up. */
-void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry);
+void hvd_specs_planned(struct hvd_store *store, struct hvd_entry *entry);
 
 /* Whether this version of the object is the one that is known. */
 bool hvd_store_knows(struct hvd_store *store, enum hvd_kind kind, const cJSON *object);
@@ -166,19 +166,19 @@ const struct hvd_object *hvd_store_find(struct hvd_store *store, enum hvd_kind k
 
 /* The projections of all objects of the entry, n_objects of them: one block, the caller's to
  * hvd_free; what they say is borrowed until the next change. NULL: out of memory. */
-const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry);
+const struct hvd_object **hvd_store_entry_objects(const struct hvd_entry *entry);
 
 /* Whether one of them is of that kind. */
-bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind);
+bool hvd_store_entry_has(const struct hvd_entry *entry, enum hvd_kind kind);
 
 typedef bool (*hvd_entry_is_one_fn)(const struct hvd_object *object);
 
 /* Whether is_one is true for one of them. */
-bool hvd_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one);
+bool hvd_store_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one);
 
 /* Whether so many pods of the entry's job are Ready as its master waits for, whatever their group.
  */
-bool hvd_entry_may_start(const struct hvd_entry *entry);
+bool hvd_store_entry_may_start(const struct hvd_entry *entry);
 
 /* Gathers the records in as few pages as they need, and forgets writes that count no more at
  * now_ms (the server's time). */
@@ -198,7 +198,7 @@ void hvd_store_sweep(struct hvd_store *store, bool may_free);
 struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry);
 
 /* The entry of a queue item. */
-struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item);
+struct hvd_entry *hvd_store_entry_of(struct hvd_queue_item *item);
 
 /* Of one job so much is remembered. A webhook, or a name that somebody makes up, may produce more:
  * the oldest is forgotten then, which costs a request that fails, or that finds nothing, once more.
@@ -209,46 +209,46 @@ struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item);
 
 /* Remembers the latest failure of a child; failure's strings are copied, the message cut.
  * HVD_ERR_NOMEM. */
-hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure);
+hvd_status_t hvd_notes_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure);
 
 /* Likewise, and a failure of type FOREIGN ends as soon as the watch shows that the object of that
  * name was removed. HVD_ERR_NOMEM. */
-hvd_status_t hvd_store_set_failure(struct hvd_store *store, struct hvd_entry *entry,
-                                   const struct hvd_failure *failure);
+hvd_status_t hvd_waiters_set_failure(struct hvd_store *store, struct hvd_entry *entry,
+                                     const struct hvd_failure *failure);
 
 /* An object of that name was removed: drops the failures of type FOREIGN that name it, and reports
  * each of their jobs as changed. Costs a look at each job that waits so, and none without any. */
-void hvd_store_wake_waiters(struct hvd_store *store, enum hvd_kind kind, const char *ns,
-                            const char *name);
+void hvd_waiters_wake(struct hvd_store *store, enum hvd_kind kind, const char *ns,
+                      const char *name);
 
 /* The entry, which is about to be freed, waits for no object. */
-void hvd_store_unlink_waiter(struct hvd_entry *entry);
+void hvd_waiters_unlink(struct hvd_entry *entry);
 
 /* The failure of that child; NULL: none. Borrowed until the next change. */
-struct hvd_failure *hvd_entry_failure(const struct hvd_entry *entry, enum hvd_kind kind,
+struct hvd_failure *hvd_notes_failure(const struct hvd_entry *entry, enum hvd_kind kind,
                                       const char *name);
 
 /* Forgets the failure of that child. */
-void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+void hvd_notes_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
 
 /* Forgets what was asked about the object of that uid (NULL: nothing). */
-void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid);
+void hvd_notes_drop_answer(struct hvd_entry *entry, const char *uid);
 
 /* Forgets all failures; but for those that were denied, which another spec may be, too. */
-void hvd_entry_drop_failures(struct hvd_entry *entry);
-void hvd_entry_drop_failures_of_spec(struct hvd_entry *entry);
+void hvd_notes_drop_failures(struct hvd_entry *entry);
+void hvd_notes_drop_failures_of_spec(struct hvd_entry *entry);
 
 /* Forgets what the API server did not keep of the status. */
-void hvd_entry_drop_lost(struct hvd_entry *entry);
+void hvd_notes_drop_lost(struct hvd_entry *entry);
 
 /* An object of the entry's job is gone for sure, until one of that name appears. HVD_ERR_NOMEM. */
-hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+hvd_status_t hvd_notes_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
 
 /* One of that name has appeared. */
-void hvd_entry_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+void hvd_notes_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
 
 /* Forgets all that is gone. */
-void hvd_entry_drop_gone(struct hvd_entry *entry);
+void hvd_notes_drop_gone(struct hvd_entry *entry);
 
 /* Frees an entry that holds neither a job nor objects. True when it is gone. */
 bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry);

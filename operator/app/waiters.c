@@ -19,7 +19,7 @@ static void link_waiter(struct hvd_store *store, struct hvd_entry *entry)
     store->waiters = entry;
 }
 
-void hvd_store_unlink_waiter(struct hvd_entry *entry)
+void hvd_waiters_unlink(struct hvd_entry *entry)
 {
     if (!entry->waiter_at)
         return;
@@ -30,10 +30,10 @@ void hvd_store_unlink_waiter(struct hvd_entry *entry)
     entry->waiter_at = NULL;
 }
 
-hvd_status_t hvd_store_set_failure(struct hvd_store *store, struct hvd_entry *entry,
-                                   const struct hvd_failure *failure)
+hvd_status_t hvd_waiters_set_failure(struct hvd_store *store, struct hvd_entry *entry,
+                                     const struct hvd_failure *failure)
 {
-    hvd_status_t st = hvd_entry_set_failure(entry, failure);
+    hvd_status_t st = hvd_notes_set_failure(entry, failure);
 
     if (st == HVD_OK && failure->type == HVD_FAILURE_FOREIGN)
         link_waiter(store, entry);
@@ -58,8 +58,7 @@ static bool waits_for(const struct hvd_entry *entry, enum hvd_kind kind, const c
     return is_found;
 }
 
-void hvd_store_wake_waiters(struct hvd_store *store, enum hvd_kind kind, const char *ns,
-                            const char *name)
+void hvd_waiters_wake(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name)
 {
     struct hvd_entry *entry = store->waiters, *next;
 
@@ -69,9 +68,9 @@ void hvd_store_wake_waiters(struct hvd_store *store, enum hvd_kind kind, const c
 
         next = entry->next_waiter;
         if (!is_waiting) {
-            hvd_store_unlink_waiter(entry);
+            hvd_waiters_unlink(entry);
         } else if (is_found && strcmp(entry->_texts, ns) == 0) {
-            hvd_entry_drop_failure(entry, kind, name);
+            hvd_notes_drop_failure(entry, kind, name);
             store->changed(store->ctx, entry);
         }
     }

@@ -12,7 +12,7 @@
 
 #define MESSAGE_SIZE 512
 
-const struct hvd_settings *hvd_pass_settings(const struct hvd_pass *p)
+const struct hvd_settings *hvd_admit_settings(const struct hvd_pass *p)
 {
     return p->view->settings;
 }
@@ -35,7 +35,7 @@ bool hvd_admit_port(struct hvd_pass *p)
 
 bool hvd_admit_gang(struct hvd_pass *p)
 {
-    const struct hvd_settings *settings = hvd_pass_settings(p);
+    const struct hvd_settings *settings = hvd_admit_settings(p);
     enum hvd_kind kind = hvd_gang_kind(settings);
     const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
     char message[MESSAGE_SIZE];
@@ -57,7 +57,7 @@ bool hvd_admit_gang(struct hvd_pass *p)
 
 void hvd_admit_release(struct hvd_pass *p)
 {
-    enum hvd_kind kind = hvd_gang_kind(hvd_pass_settings(p));
+    enum hvd_kind kind = hvd_gang_kind(hvd_admit_settings(p));
 
     if (kind != HVD_N_KINDS && hvd_pass_child(p, kind) == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[kind]);

@@ -85,7 +85,7 @@ static bool is_removed(const cJSON *object, const struct alteration *alteration)
     return alteration->effect == ENDS_BY_NAME && hvd_json_at(object, "spec.selector");
 }
 
-bool hvd_observe_altered(const cJSON *object, struct hvd_object *out)
+bool hvd_altered_observe(const cJSON *object, struct hvd_object *out)
 {
     struct hvd_altered *altered =
         out->kind == HVD_KIND_JOB ? &out->u.job.altered : &out->u.statefulset.altered;

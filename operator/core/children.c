@@ -27,7 +27,7 @@ static size_t append(char out[HVD_CHILD_NAME_MAX], size_t len, const char *text)
     return len + n;
 }
 
-void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX])
+void hvd_children_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX])
 {
     static const char *const suffixes[HVD_N_KINDS] = {
         [HVD_KIND_SECRET] = "-ssh",
@@ -39,7 +39,7 @@ void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_
     (void)append(out, append(out, 0, job->name), suffixes[kind] ? suffixes[kind] : "");
 }
 
-void hvd_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX])
+void hvd_children_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX])
 {
     const char *name = group < job->spec.n_groups ? job->spec.groups[group].name : "";
     size_t len = append(out, append(out, 0, job->name), "-worker");
@@ -48,7 +48,8 @@ void hvd_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_
         (void)append(out, append(out, len, "-"), name);
 }
 
-void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job, enum hvd_kind kind)
+void hvd_children_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
+                         enum hvd_kind kind)
 {
     cJSON *labels = hvd_jb_object(jb, meta, "labels");
 
@@ -60,7 +61,7 @@ void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
         hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "master");
 }
 
-void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job)
+void hvd_children_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job)
 {
     hvd_jb_str(jb, owner, "apiVersion", HVD_JOB_API_VERSION);
     hvd_jb_str(jb, owner, "kind", HVD_JOB_KIND);
@@ -70,7 +71,8 @@ void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job)
     hvd_jb_bool(jb, owner, "blockOwnerDeletion", true);
 }
 
-cJSON *hvd_child_mark(struct hvd_jb *jb, cJSON *parent, const char *key, const struct hvd_job *job)
+cJSON *hvd_children_mark(struct hvd_jb *jb, cJSON *parent, const char *key,
+                         const struct hvd_job *job)
 {
     cJSON *annotations = hvd_jb_ensure_object(jb, parent, key);
 
@@ -96,10 +98,10 @@ static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, e
     meta = hvd_jb_object(jb, root, "metadata");
     hvd_jb_str(jb, meta, "name", name);
     hvd_jb_str(jb, meta, "namespace", job->namespace);
-    hvd_child_labels(jb, meta, job, kind);
-    hvd_child_owner(jb, hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL), job);
+    hvd_children_labels(jb, meta, job, kind);
+    hvd_children_owner(jb, hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL), job);
     if (has_mark(kind))
-        hvd_child_mark(jb, meta, "annotations", job);
+        hvd_children_mark(jb, meta, "annotations", job);
     return meta;
 }
 
@@ -115,15 +117,15 @@ static hvd_status_t finish(struct hvd_jb *jb, cJSON *root, char **out, struct hv
     return HVD_OK;
 }
 
-hvd_status_t hvd_secret_encode(const struct hvd_job *job, const struct hvd_ssh_key *key, char **out,
-                               struct hvd_err *err)
+hvd_status_t hvd_children_secret_encode(const struct hvd_job *job, const struct hvd_ssh_key *key,
+                                        char **out, struct hvd_err *err)
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
     char name[HVD_CHILD_NAME_MAX];
     cJSON *data;
 
-    hvd_child_name(job, HVD_KIND_SECRET, name);
+    hvd_children_name(job, HVD_KIND_SECRET, name);
     start(&jb, root, job, HVD_KIND_SECRET, name);
     hvd_jb_str(&jb, root, "type", "Opaque");
     hvd_jb_bool(&jb, root, "immutable", true);
@@ -192,7 +194,7 @@ static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SI
     (void)snprintf(out, HVD_HASH_SIZE, "%016" PRIx64, hash);
 }
 
-hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hvd_err *err)
+hvd_status_t hvd_children_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hvd_err *err)
 {
     struct hvd_jb jb = {0};
 
@@ -269,15 +271,15 @@ static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct h
                in->hosts_seen);
 }
 
-void hvd_child_restore_marks(struct hvd_jb *jb, cJSON *meta, const struct hvd_child_inputs *in,
-                             const struct hvd_object *child)
+void hvd_children_restore_marks(struct hvd_jb *jb, cJSON *meta, const struct hvd_child_inputs *in,
+                                const struct hvd_object *child)
 {
     char hash[HVD_HASH_SIZE];
     cJSON *annotations;
 
     if (!has_mark(child->kind))
         return;
-    annotations = hvd_child_mark(jb, meta, "annotations", in->job);
+    annotations = hvd_children_mark(jb, meta, "annotations", in->job);
     if (child->kind == HVD_KIND_JOB && !child->u.job.attempt)
         hvd_jb_fmt(jb, annotations, HVD_ANNOTATION_ATTEMPT, "%d", in->attempt);
     if (child->kind == HVD_KIND_JOB && !child->u.job.workers)
@@ -288,8 +290,8 @@ void hvd_child_restore_marks(struct hvd_jb *jb, cJSON *meta, const struct hvd_ch
     hvd_jb_str(jb, annotations, HVD_ANNOTATION_SPEC_HASH, hash);
 }
 
-hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,
-                              struct hvd_err *err)
+hvd_status_t hvd_children_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,
+                                 struct hvd_err *err)
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
@@ -297,9 +299,9 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
     cJSON *meta;
 
     if (kind == HVD_KIND_STATEFULSET)
-        hvd_group_name(in->job, in->group, name);
+        hvd_children_group_name(in->job, in->group, name);
     else
-        hvd_child_name(in->job, kind, name);
+        hvd_children_name(in->job, kind, name);
     meta = start(&jb, root, in->job, kind, name);
     if (kind == HVD_KIND_SERVICE)
         service_spec(&jb, root, in);
@@ -314,9 +316,9 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
     return finish(&jb, root, out, err);
 }
 
-hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
-                                       const struct hvd_meta *known, char **out,
-                                       struct hvd_err *err)
+hvd_status_t hvd_children_template_patch(const struct hvd_child_inputs *in,
+                                         const struct hvd_meta *known, char **out,
+                                         struct hvd_err *err)
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
@@ -339,7 +341,7 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
         hvd_jb_fmt(&jb, step, "value", "%" PRId64, in->job->generation);
     } else {
         step = hvd_patch_step(&jb, patch, "add", "/metadata/annotations");
-        put_start(&jb, hvd_child_mark(&jb, step, "value", in->job), in->job, hash);
+        put_start(&jb, hvd_children_mark(&jb, step, "value", in->job), in->job, hash);
     }
     text = hvd_jb_print(&jb, patch);
     cJSON_Delete(root);

@@ -64,7 +64,7 @@ static struct child find(const struct hvd_pass *p, enum hvd_kind kind)
 {
     struct child child = {.kind = kind, .state = hvd_pass_child(p, kind), .object = p->child[kind]};
 
-    hvd_child_name(p->job, kind, child.name);
+    hvd_children_name(p->job, kind, child.name);
     return child;
 }
 
@@ -75,7 +75,7 @@ static struct child find_set(const struct hvd_pass *p, size_t group)
                           .state = hvd_pass_set(p, group),
                           .object = p->owners.sets[group]};
 
-    hvd_group_name(p->job, group, child.name);
+    hvd_children_group_name(p->job, group, child.name);
     return child;
 }
 
@@ -145,7 +145,7 @@ static void create(struct hvd_pass *p, const struct child *child)
                                   .n_ranks =
                                       hvd_hosts_slots(p->job, p->pods.ready, p->pods.n_ready),
                                   .attempt = hvd_job_ended(&p->job->status) + 1,
-                                  .settings = hvd_pass_settings(p)};
+                                  .settings = hvd_admit_settings(p)};
     char told[TOLD_SIZE];
 
     if (hvd_refusal_of_namespace(p))
@@ -169,7 +169,7 @@ static void create(struct hvd_pass *p, const struct child *child)
     if (child->kind == HVD_KIND_SECRET)
         action.type = HVD_ACTION_CREATE_SECRET;
     else if (!p->st)
-        p->st = hvd_child_encode(child->kind, &in, &action.body, NULL);
+        p->st = hvd_children_encode(child->kind, &in, &action.body, NULL);
     if (!p->st)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, child->name);
 }
@@ -307,14 +307,14 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
                                         .spec = hvd_pass_spec(p),
                                         .group = group,
                                         .has_hash = set->u.statefulset.spec_hash != NULL,
-                                        .settings = hvd_pass_settings(p)};
+                                        .settings = hvd_admit_settings(p)};
     struct hvd_patch patch = {.repair = HVD_REPAIR_REPLICAS,
                               .value = (uint64_t)p->job->spec.groups[group].replicas,
                               .is_json_patch = true,
                               .is_template = true};
 
     if (!p->st)
-        p->st = hvd_worker_template_patch(&in, &set->meta, &patch.body, NULL);
+        p->st = hvd_children_template_patch(&in, &set->meta, &patch.body, NULL);
     if (!p->st)
         hvd_pass_patch(p, set, &patch);
 }
@@ -338,7 +338,7 @@ static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set,
 static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
 {
     const struct hvd_child_inputs in = {
-        .job = p->job, .spec = hvd_pass_spec(p), .settings = hvd_pass_settings(p)};
+        .job = p->job, .spec = hvd_pass_spec(p), .settings = hvd_admit_settings(p)};
     /* What it is to be follows from the spec. */
     struct hvd_patch patch = {
         .repair = HVD_REPAIR_GANG, .value = (uint64_t)p->job->generation, .is_json_patch = true};
@@ -362,7 +362,7 @@ bool hvd_ensure_is_outdated(struct hvd_pass *p)
         hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS || !set->u.statefulset.spec_hash)
         return false;
     if (hvd_pass_spec(p))
-        p->st = hvd_spec_hash(p->spec, hash, NULL);
+        p->st = hvd_children_spec_hash(p->spec, hash, NULL);
     return !p->st && set->u.statefulset.replicas != 0 &&
            !hvd_str_equal(hash, set->u.statefulset.spec_hash);
 }
@@ -388,7 +388,7 @@ static void ensure_child(struct hvd_pass *p, const struct child *child)
         repair_service(p, child->object);
     if (child->kind == HVD_KIND_STATEFULSET)
         repair_statefulset(p, child->object, child->group);
-    if (child->kind == hvd_gang_kind(hvd_pass_settings(p)))
+    if (child->kind == hvd_gang_kind(hvd_admit_settings(p)))
         repair_group(p, child->object);
 }
 
@@ -432,7 +432,7 @@ static void ensure_sets(struct hvd_pass *p)
 
 void hvd_ensure_children(struct hvd_pass *p)
 {
-    const struct hvd_settings *settings = hvd_pass_settings(p);
+    const struct hvd_settings *settings = hvd_admit_settings(p);
 
     ensure(p, HVD_KIND_SECRET);
     ensure(p, HVD_KIND_SERVICE);

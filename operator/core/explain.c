@@ -31,7 +31,7 @@ static int compare(const void *a, const void *b)
     return strcmp(uid_of(x->event), uid_of(y->event));
 }
 
-hvd_status_t hvd_event_index_init(const cJSON *list, struct hvd_event_index *out)
+hvd_status_t hvd_explain_index_init(const cJSON *list, struct hvd_event_index *out)
 {
     const cJSON *items = hvd_json_get(list, "items");
     const int size = cJSON_GetArraySize(items);
@@ -50,7 +50,7 @@ hvd_status_t hvd_event_index_init(const cJSON *list, struct hvd_event_index *out
     return HVD_OK;
 }
 
-void hvd_event_index_fini(struct hvd_event_index *index)
+void hvd_explain_index_fini(struct hvd_event_index *index)
 {
     hvd_free(index->_events);
     *index = (struct hvd_event_index){0};

@@ -34,11 +34,11 @@ struct hvd_event_index {
 };
 
 /* Sorts the events of a list (as the API sent it, borrowed as long as the index is used). The
- * caller frees *out with hvd_event_index_fini. HVD_ERR_NOMEM. */
-hvd_status_t hvd_event_index_init(const cJSON *list, struct hvd_event_index *out);
+ * caller frees *out with hvd_explain_index_fini. HVD_ERR_NOMEM. */
+hvd_status_t hvd_explain_index_init(const cJSON *list, struct hvd_event_index *out);
 
 /* Frees the index. A zeroed one is legal. */
-void hvd_event_index_fini(struct hvd_event_index *index);
+void hvd_explain_index_fini(struct hvd_event_index *index);
 
 /* What is asked. */
 struct hvd_explain_what {

@@ -224,7 +224,7 @@ hvd_status_t hvd_gang_patch(const struct hvd_child_inputs *in, const struct hvd_
     char hash[HVD_HASH_SIZE], *body = NULL;
 
     hvd_gang_observe(spec, own);
-    hvd_child_mark(&jb, meta, "annotations", in->job);
+    hvd_children_mark(&jb, meta, "annotations", in->job);
     put_hash(&jb, meta, own, hash);
     if (!jb.failed && !is_same(group, own, hash)) {
         hvd_patch_expect_steps(&jb, patch, &group->meta);

@@ -50,7 +50,7 @@ static void name_master(const struct hvd_job *job, char out[NAME_SIZE])
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_children_name(job, HVD_KIND_JOB, name);
     (void)snprintf(out, NAME_SIZE, "%s", job->spec.is_host_network ? "localhost" : name);
 }
 
@@ -64,7 +64,7 @@ static void name_worker(const struct hvd_job *job, const struct hvd_worker *work
         (void)snprintf(out, NAME_SIZE, "%s", ip ? ip : "");
         return;
     }
-    hvd_group_name(job, worker->group, set);
+    hvd_children_group_name(job, worker->group, set);
     (void)snprintf(out, NAME_SIZE, "%s-%d.%s", set, worker->ordinal, job->name);
 }
 

@@ -60,7 +60,7 @@ static bool is_own(const char *type)
     bool is = false;
 
     for (int i = 0; i < HVD_N_CONDITIONS; i++)
-        is = is || strcmp(hvd_condition_str((enum hvd_condition_type)i), type) == 0;
+        is = is || strcmp(hvd_job_condition_str((enum hvd_condition_type)i), type) == 0;
     return is;
 }
 

@@ -69,7 +69,7 @@ static void put_label_of_job(struct hvd_jb *jb, cJSON *to, const struct hvd_job 
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_children_name(job, HVD_KIND_JOB, name);
     hvd_jb_str(jb, to, LABEL_OF_JOB, name);
 }
 
@@ -101,7 +101,7 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object, unsigne
     root = hvd_jb_root(&jb);
     meta = hvd_jb_object(&jb, root, "metadata");
     hvd_patch_expect(&jb, meta, &object->meta);
-    hvd_child_labels(&jb, meta, p->job, object->kind);
+    hvd_children_labels(&jb, meta, p->job, object->kind);
     if (object->kind == HVD_KIND_POD)
         hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "labels"), HVD_LABEL_ROLE,
                    object->meta.role == HVD_ROLE_MASTER ? "master" : "worker");
@@ -143,7 +143,7 @@ static char *join_owners(struct hvd_pass *p, const struct hvd_object *child)
 
     hvd_patch_expect_steps(&jb, steps, &child->meta);
     step = hvd_patch_step(&jb, steps, "add", "/metadata/ownerReferences/-");
-    hvd_child_owner(&jb, hvd_jb_object(&jb, step, "value"), p->job);
+    hvd_children_owner(&jb, hvd_jb_object(&jb, step, "value"), p->job);
     body = hvd_jb_print(&jb, steps);
     cJSON_Delete(root);
     return body;
@@ -166,9 +166,9 @@ static char *replace_owners(struct hvd_pass *p, const struct hvd_object *child)
     char *body;
 
     hvd_patch_expect(&jb, meta, &child->meta);
-    hvd_child_owner(&jb, hvd_jb_object(&jb, hvd_jb_array(&jb, meta, "ownerReferences"), NULL),
-                    p->job);
-    hvd_child_restore_marks(&jb, meta, &in, child);
+    hvd_children_owner(&jb, hvd_jb_object(&jb, hvd_jb_array(&jb, meta, "ownerReferences"), NULL),
+                       p->job);
+    hvd_children_restore_marks(&jb, meta, &in, child);
     body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
     return body;

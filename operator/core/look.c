@@ -127,14 +127,14 @@ static void look_for_children(struct hvd_pass *p)
     bool has_pods = has_pods_of_workers(p);
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
     if (!is_finished && status->attempts > status->cleaned && !p->child[HVD_KIND_JOB])
         look_unless_gone(p, HVD_KIND_JOB, name);
-    hvd_child_name(p->job, HVD_KIND_SECRET, name);
+    hvd_children_name(p->job, HVD_KIND_SECRET, name);
     if (!is_finished && !p->child[HVD_KIND_SECRET] && (has_pods || has_sets_of_workers(p)))
         look_unless_gone(p, HVD_KIND_SECRET, name);
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
-        hvd_group_name(p->job, i, name);
+        hvd_children_group_name(p->job, i, name);
         if (!p->owners.sets[i] && (has_pods || is_clearing(p)))
             look_unless_gone(p, HVD_KIND_STATEFULSET, name);
     }
@@ -161,7 +161,7 @@ static void look_for_workers(struct hvd_pass *p, size_t group, int64_t n, int mo
         if (ordinal >= 0 && ordinal < n)
             seen[ordinal] = true;
     }
-    hvd_group_name(p->job, group, set);
+    hvd_children_group_name(p->job, group, set);
     for (int64_t i = 0; i < n; i++) {
         hvd_pass_text(name, sizeof(name), "%s-%lld", set, (long long)i);
         n_known += !seen[i] && is_gone(p, HVD_KIND_POD, name);

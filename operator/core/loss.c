@@ -373,7 +373,7 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
     char set[HVD_CHILD_NAME_MAX], what[HVD_LOSS_TEXT_SIZE / 2];
 
     if (loss->type == GONE) {
-        hvd_group_name(p->job, loss->worker.group, set);
+        hvd_children_group_name(p->job, loss->worker.group, set);
         if (loss->worker.ordinal >= 0)
             hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "worker %s-%d: its pod is gone", set,
                           loss->worker.ordinal);
@@ -383,7 +383,7 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
         return;
     }
     if (loss->worker.ordinal < 0) {
-        hvd_group_name(p->job, loss->worker.group, set);
+        hvd_children_group_name(p->job, loss->worker.group, set);
         hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "a worker of %s: its pod was replaced by a new one",
                       set);
         return;

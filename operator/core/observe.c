@@ -330,7 +330,7 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
     out->u.statefulset.generation = observe_number(object, HVD_ANNOTATION_GENERATION, INT64_MAX);
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
-    return hvd_observe_altered(object, out) &&
+    return hvd_altered_observe(object, out) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
 
@@ -390,7 +390,7 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
         out->u.job.workers_hash = workers_hash(object);
     out->u.job.is_unseen = !hvd_json_at(object, "status.startTime");
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
-           observe_manager(object, &out->u.job.manager) && hvd_observe_altered(object, out) &&
+           observe_manager(object, &out->u.job.manager) && hvd_altered_observe(object, out) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }
@@ -452,7 +452,7 @@ hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_obj
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s without namespace, name or uid",
                         hvd_kind_info(kind)->kind);
     if (!observe_meta(object, &made) || !observe_kind(object, &made)) {
-        hvd_object_fini(&made);
+        hvd_observe_object_fini(&made);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s %s", hvd_kind_info(kind)->kind,
                         hvd_json_str(meta, "name"));
     }
@@ -460,10 +460,10 @@ hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_obj
     return HVD_OK;
 }
 
-void hvd_object_fini(struct hvd_object *object)
+void hvd_observe_object_fini(struct hvd_object *object)
 {
     char **texts[HVD_OBJECT_TEXTS_MAX];
-    size_t n = hvd_object_texts(object, texts);
+    size_t n = hvd_packed_texts(object, texts);
 
     for (size_t i = 0; i < n; i++) {
         hvd_free(*texts[i]);

@@ -13,7 +13,7 @@
 /*
  * Projections: of each child and pod only the fields that reconcile reads. Strings are owned,
  * NULL where the object has none; caches keep them packed (packed.h), so what is added here is
- * added there. What is read here has to be in hvd_kind_shape.
+ * added there. What is read here has to be in hvd_shape_of_kind.
  */
 
 enum hvd_role {
@@ -202,6 +202,6 @@ hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_obj
                          struct hvd_err *err);
 
 /* Frees the strings. A zeroed struct is legal. */
-void hvd_object_fini(struct hvd_object *object);
+void hvd_observe_object_fini(struct hvd_object *object);
 
 #endif

@@ -41,7 +41,7 @@ bool hvd_observe_pod(const cJSON *object, struct hvd_object *out);
 
 /* Finds the first field of a Job or StatefulSet that was altered when it was made; false: out of
  * memory. */
-bool hvd_observe_altered(const cJSON *object, struct hvd_object *out);
+bool hvd_altered_observe(const cJSON *object, struct hvd_object *out);
 
 /* Projects how far a pod has come that is not Ready, whose trouble and phase are in *out already;
  * false: out of memory. */

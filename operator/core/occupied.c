@@ -100,7 +100,7 @@ bool hvd_occupied_report(struct hvd_pass *p, size_t group)
     struct occupied found = {.n = 0};
     bool is_one;
 
-    hvd_group_name(p->job, group, set);
+    hvd_children_group_name(p->job, group, set);
     /* Pods of a set of somebody else's go with that, and pods of an earlier job's with theirs. */
     if (hvd_pass_set(p, group) == HVD_CHILD_ALIEN || hvd_pass_set(p, group) == HVD_CHILD_WAIT)
         return false;

@@ -224,7 +224,7 @@ static void succeed(struct hvd_pass *p)
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], name[HVD_CHILD_NAME_MAX];
 
     hvd_pass_attempt(p, attempt);
-    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
     hvd_pass_text(message, sizeof(message), "%s %s succeeded (%s)%s",
                   p->pods.master ? "pod" : "Job", p->pods.master ? p->pods.master->meta.name : name,
                   attempt,
@@ -621,9 +621,9 @@ bool hvd_outcome_asks_first(struct hvd_pass *p)
     char name[HVD_CHILD_NAME_MAX], set_name[HVD_CHILD_NAME_MAX];
     int64_t started_ms = 0, made_ms, set_ms;
 
-    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
-        hvd_group_name(p->job, i, set_name);
+        hvd_children_group_name(p->job, i, set_name);
         set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_EXISTENCE);
         started_ms = set_ms > started_ms ? set_ms : started_ms;
         set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_REPLICAS);
@@ -683,7 +683,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
 
     const int32_t ended = hvd_job_ended(&p->job->status);
 
-    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
     if ((p->job->status.attempts <= ended && !has_begun_unseen(p, name)) ||
         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;

@@ -14,11 +14,11 @@ bool hvd_owner_has_name(const struct hvd_job *job, enum hvd_kind kind, const cha
     char child[HVD_CHILD_NAME_MAX];
 
     if (kind != HVD_KIND_STATEFULSET) {
-        hvd_child_name(job, kind, child);
+        hvd_children_name(job, kind, child);
         return hvd_str_equal(name, child);
     }
     for (size_t i = 0; i < job->spec.n_groups; i++) {
-        hvd_group_name(job, i, child);
+        hvd_children_group_name(job, i, child);
         if (hvd_str_equal(name, child))
             return true;
     }
@@ -30,7 +30,7 @@ bool hvd_owner_is_set_name(const struct hvd_job *job, const char *name)
     char set[HVD_CHILD_NAME_MAX];
     size_t len;
 
-    hvd_child_name(job, HVD_KIND_STATEFULSET, set);
+    hvd_children_name(job, HVD_KIND_STATEFULSET, set);
     len = strlen(set);
     return hvd_str_has_prefix(name, set) && (name[len] == '\0' || name[len] == '-');
 }

@@ -239,7 +239,7 @@ static void put_fields(struct writer *w, struct seen *seen, const struct field *
     }
 }
 
-size_t hvd_pack(const struct hvd_object *object, char *out, size_t room)
+size_t hvd_packed_pack(const struct hvd_object *object, char *out, size_t room)
 {
     const struct hvd_meta *meta = &object->meta;
     struct seen seen = begin(meta->name, meta->namespace, meta->job);
@@ -323,7 +323,7 @@ static void get_fields(const char **at, struct seen *seen, const struct field *f
     }
 }
 
-void hvd_unpack(const char *packed, const struct hvd_packed_key *key, struct hvd_object *out)
+void hvd_packed_unpack(const char *packed, const struct hvd_packed_key *key, struct hvd_object *out)
 {
     struct seen seen = begin(packed, key->namespace, key->job);
     const char *at = packed + strlen(packed) + 1;
@@ -349,7 +349,7 @@ static size_t add_texts(struct hvd_object *object, const struct field *fields, s
     return n_texts;
 }
 
-size_t hvd_object_texts(struct hvd_object *object, char **out[HVD_OBJECT_TEXTS_MAX])
+size_t hvd_packed_texts(struct hvd_object *object, char **out[HVD_OBJECT_TEXTS_MAX])
 {
     size_t n = 0;
 

@@ -20,15 +20,16 @@ struct hvd_packed_key {
 
 /* Writes the object, whose name, namespace and uid are there, into the room that there is. Returns
  * how many bytes it takes: what was written is of no use if they are more than the room. */
-size_t hvd_pack(const struct hvd_object *object, char *out, size_t room);
+size_t hvd_packed_pack(const struct hvd_object *object, char *out, size_t room);
 
 /* The object that was packed. It owns nothing: its strings are in packed and in the key. */
-void hvd_unpack(const char *packed, const struct hvd_packed_key *key, struct hvd_object *out);
+void hvd_packed_unpack(const char *packed, const struct hvd_packed_key *key,
+                       struct hvd_object *out);
 
 /* At most so many strings are in an object. */
 #define HVD_OBJECT_TEXTS_MAX 24
 
 /* Where the strings of an object stand; how many they are. */
-size_t hvd_object_texts(struct hvd_object *object, char **out[HVD_OBJECT_TEXTS_MAX]);
+size_t hvd_packed_texts(struct hvd_object *object, char **out[HVD_OBJECT_TEXTS_MAX]);
 
 #endif

@@ -65,7 +65,7 @@ enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(p->job, kind, name);
+    hvd_children_name(p->job, kind, name);
     return state_of(p, p->child[kind], kind, name);
 }
 
@@ -73,7 +73,7 @@ enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group)
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_group_name(p->job, group, name);
+    hvd_children_group_name(p->job, group, name);
     return state_of(p, p->owners.sets[group], HVD_KIND_STATEFULSET, name);
 }
 
@@ -210,7 +210,7 @@ void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *u
 
     if (p->st)
         return;
-    p->st = hvd_condition_set(&p->next, update, p->now_s, &changed);
+    p->st = hvd_job_condition_set(&p->next, update, p->now_s, &changed);
     p->is_urgent = p->is_urgent || changed || hvd_trouble_has_changed(was, update);
 }
 

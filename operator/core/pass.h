@@ -188,7 +188,7 @@ void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* How this operator was set up; NULL: without extras. Borrowed. */
-const struct hvd_settings *hvd_pass_settings(const struct hvd_pass *p);
+const struct hvd_settings *hvd_admit_settings(const struct hvd_pass *p);
 
 /* contest.c: writes of ours that others undo. */
 

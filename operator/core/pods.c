@@ -98,7 +98,7 @@ static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *p
     if (!pod->u.pod.is_orphan || is_of_earlier_job(view->job, pod) ||
         (set && !hvd_owner_is_job(view->job, set)))
         return false;
-    hvd_group_name(view->job, group, name);
+    hvd_children_group_name(view->job, group, name);
     *ordinal = hvd_pods_ordinal_in(name, pod->meta.name);
     return *ordinal >= 0;
 }
@@ -109,7 +109,7 @@ static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_children_name(job, HVD_KIND_JOB, name);
     return hvd_str_has_prefix(pod->meta.name, name) && pod->meta.name[strlen(name)] == '-';
 }
 
@@ -139,7 +139,7 @@ bool hvd_pods_named(const struct hvd_job *job, char out[HVD_POD_NAME_SIZE])
     const char *text;
     size_t len;
 
-    hvd_child_name(job, HVD_KIND_JOB, master);
+    hvd_children_name(job, HVD_KIND_JOB, master);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         text = job->status.conditions[types[i]].message;
         if (!hvd_str_has_prefix(text, pod_word))
@@ -176,7 +176,7 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
         return false;
     if (!is_master)
         return hvd_owner_is_set_name(job, pod->meta.owner_name);
-    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_children_name(job, HVD_KIND_JOB, name);
     return hvd_str_equal(pod->meta.owner_name, name);
 }
 

@@ -48,7 +48,7 @@ static void find_group(struct hvd_pass *p, const struct hvd_object *set)
     char name[HVD_CHILD_NAME_MAX];
 
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
-        hvd_group_name(p->job, i, name);
+        hvd_children_group_name(p->job, i, name);
         if (hvd_str_equal(set->meta.name, name))
             p->owners.sets[i] = set;
     }
@@ -62,7 +62,7 @@ static void find_children(struct hvd_pass *p)
     char names[HVD_N_KINDS][HVD_CHILD_NAME_MAX] = {{0}};
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        hvd_child_name(p->job, kinds[i], names[kinds[i]]);
+        hvd_children_name(p->job, kinds[i], names[kinds[i]]);
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *object = p->view->objects[i];
 

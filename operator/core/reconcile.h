@@ -113,7 +113,8 @@ struct hvd_view {
 
 enum hvd_action_type {
     HVD_ACTION_CREATE,        /* POST body, fieldValidation=Strict */
-    HVD_ACTION_CREATE_SECRET, /* make a key pair, body from hvd_secret_encode (children.h), POST it
+    HVD_ACTION_CREATE_SECRET, /* make a key pair, body from hvd_children_secret_encode (children.h),
+                               * POST it
                                */
     HVD_ACTION_PATCH,        /* PATCH body, fieldValidation=Strict; content type by is_json_patch */
     HVD_ACTION_PATCH_STATUS, /* PATCH .../status of the HorovodJob, merge patch */

@@ -49,7 +49,7 @@ void hvd_scaling_describe_removal(const struct hvd_job *job, size_t group, int32
     int32_t to = job->spec.groups[group].replicas;
     char set[HVD_CHILD_NAME_MAX], field[FIELD_SIZE];
 
-    hvd_group_name(job, group, set);
+    hvd_children_group_name(job, group, set);
     name_field(job, group, field);
     if (from - to == 1)
         hvd_pass_text(out, size, "worker %s-%d was removed by scaling from %d to %d (%s)", set, to,
@@ -66,7 +66,7 @@ static const struct hvd_object *find_master(const struct hvd_view *view, int32_t
     const struct hvd_job *job = view->job;
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_children_name(job, HVD_KIND_JOB, name);
     for (size_t i = 0; i < view->n_objects; i++) {
         const struct hvd_object *object = view->objects[i];
 
@@ -94,7 +94,7 @@ static const struct hvd_object *find_set(const struct hvd_view *view, size_t gro
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_group_name(view->job, group, name);
+    hvd_children_group_name(view->job, group, name);
     for (size_t i = 0; i < view->n_objects; i++) {
         const struct hvd_object *object = view->objects[i];
 

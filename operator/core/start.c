@@ -77,7 +77,7 @@ static bool may_have_ended(struct hvd_pass *p, const struct sets *sets)
     if (!sets->is_unseen || status->attempts > hvd_job_ended(status) || p->pods.n_masters > 0 ||
         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;
-    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
     trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
     return (trace && trace->type == HVD_FAILURE_BEGUN && has_worker_of(p, trace)) ||
            (sets->is_any_old && status->state == HVD_JOB_NEW);

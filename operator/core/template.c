@@ -121,14 +121,14 @@ static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const s
     char name[HVD_CHILD_NAME_MAX];
     cJSON *source;
 
-    hvd_child_name(job, HVD_KIND_CONFIGMAP, name);
+    hvd_children_name(job, HVD_KIND_CONFIGMAP, name);
     source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-hosts"), "configMap");
     hvd_jb_str(jb, source, "name", name);
     hvd_jb_int(jb, source, "defaultMode", 0555);
     add_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR, true);
 
     /* ssh and sshd refuse a key of their own user that others may read; root owns the files. */
-    hvd_child_name(job, HVD_KIND_SECRET, name);
+    hvd_children_name(job, HVD_KIND_SECRET, name);
     source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-ssh"), "secret");
     hvd_jb_str(jb, source, "secretName", name);
     hvd_jb_int(jb, source, "defaultMode", hvd_security_is_root(pod, container) ? 0400 : 0440);
@@ -178,7 +178,7 @@ static void complete_master(struct hvd_jb *jb, cJSON *pod, cJSON *container,
 {
     char name[HVD_CHILD_NAME_MAX];
 
-    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_children_name(job, HVD_KIND_JOB, name);
     hvd_jb_str(jb, pod, "restartPolicy", "Never");
     hvd_jb_str(jb, pod, "hostname", name);
     hvd_jb_str(jb, pod, "subdomain", job->name);
@@ -237,7 +237,7 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
         short_form(jb, template, in, role);
     add_labels(jb, template, in, role);
     annotations =
-        hvd_child_mark(jb, (cJSON *)hvd_json_get(template, "metadata"), "annotations", in->job);
+        hvd_children_mark(jb, (cJSON *)hvd_json_get(template, "metadata"), "annotations", in->job);
     if (role == HVD_ROLE_WORKER && in->job->spec.topology_keys)
         hvd_jb_str(jb, annotations, HVD_ANNOTATION_TOPOLOGY, in->job->spec.topology_keys);
     pod = hvd_jb_ensure_object(jb, template, "spec");

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "operator/api/pick.h"
+#include "operator/api/picker.h"
 #include "operator/kube/url.h"
 
 /*

@@ -111,13 +111,13 @@ static struct hvd_pick_options pick_options(struct hvd_kube_call *call, bool is_
     if (!is_good) {
         options = (struct hvd_pick_options){.shape = status, .max_bytes = ERROR_BODY_MAX};
     } else if (r->verb == HVD_VERB_LIST) {
-        options = hvd_kind_pick(r->path.kind);
+        options = hvd_shape_pick(r->path.kind);
         call->list[0].name = "metadata";
         call->list[1] = (struct hvd_shape){"items", options.object};
         options.shape = call->list;
         options.max_total = LIST_MAX;
-    } else if (r->shape && r->shape == hvd_kind_shape(r->path.kind)) {
-        options = hvd_kind_pick(r->path.kind);
+    } else if (r->shape && r->shape == hvd_shape_of_kind(r->path.kind)) {
+        options = hvd_shape_pick(r->path.kind);
     }
     options.take = keep_copy;
     options.ctx = call;

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "operator/api/pick.h"
+#include "operator/api/picker.h"
 
 /* What a line of a watch stream says. */
 typedef enum hvd_watch_event_type {

@@ -116,7 +116,7 @@ static void forget_position(struct hvd_watch *watch)
 /* A page or a stream begins. */
 static void start_picking(struct hvd_watch *watch, const struct hvd_shape *shape, hvd_pick_fn take)
 {
-    struct hvd_pick_options options = hvd_kind_pick(watch->options.kind);
+    struct hvd_pick_options options = hvd_shape_pick(watch->options.kind);
 
     options.shape = shape;
     options.has_items = true;
@@ -646,9 +646,9 @@ hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hv
                         hvd_kind_info(options->kind)->resource);
     watch->options = *options;
     watch->page_shape[0].name = "metadata";
-    watch->page_shape[1] = (struct hvd_shape){"items", hvd_kind_shape(options->kind)};
+    watch->page_shape[1] = (struct hvd_shape){"items", hvd_shape_of_kind(options->kind)};
     watch->line_shape[0].name = "type";
-    watch->line_shape[1] = (struct hvd_shape){"object", hvd_kind_shape(options->kind)};
+    watch->line_shape[1] = (struct hvd_shape){"object", hvd_shape_of_kind(options->kind)};
     watch->needs_list = true;
     watch->changed_ms = -1;
     watch->random = options->seed ? options->seed : 1;

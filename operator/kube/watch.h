@@ -30,7 +30,7 @@
  */
 
 /*
- * Receives objects, of which hvd_kind_shape names what is there; of one that could not be read
+ * Receives objects, of which hvd_shape_of_kind names what is there; of one that could not be read
  * entirely less, with HVD_PICK_UNREADABLE. Called from within the client: must not send requests.
  * All borrowed.
  */

@@ -19,7 +19,7 @@ static void take_item(const struct seen *seen, const cJSON *item)
     struct hvd_err err = {0};
 
     if (hvd_observe(seen->kind, item, &object, &err) == HVD_OK)
-        hvd_object_fini(&object);
+        hvd_observe_object_fini(&object);
     else
         MUST(err.msg[0]);
 }
@@ -48,8 +48,8 @@ static hvd_status_t take(void *ctx, struct hvd_strview copy, bool is_item)
 static hvd_status_t pick(const char *text, size_t size, size_t piece, struct seen *seen)
 {
     const struct hvd_shape page[] = {
-        {"metadata", NULL}, {"items", hvd_kind_shape(seen->kind)}, {NULL, NULL}};
-    struct hvd_pick_options options = hvd_kind_pick(seen->kind);
+        {"metadata", NULL}, {"items", hvd_shape_of_kind(seen->kind)}, {NULL, NULL}};
+    struct hvd_pick_options options = hvd_shape_pick(seen->kind);
     struct hvd_picker picker;
     hvd_status_t st = HVD_OK;
 

@@ -46,14 +46,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     hvd_json_use_base_memory();
     if (hvd_json_parse(text, &document) == HVD_OK) {
-        char *printed = hvd_json_print(document), *twice;
+        char *printed = hvd_print_json(document), *twice;
 
         MUST(printed);
         /* cJSON accepts what follows a document. */
         if ((strict = cJSON_ParseWithOpts(text, NULL, true)) != NULL)
             compare(text, printed);
         MUST(hvd_json_parse(printed, &again) == HVD_OK);
-        twice = hvd_json_print(again);
+        twice = hvd_print_json(again);
         MUST(twice && strcmp(printed, twice) == 0);
         cJSON_free(printed);
         cJSON_free(twice);

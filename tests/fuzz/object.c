@@ -97,13 +97,13 @@ static void add_child(struct hvd_buf *out, const struct hvd_object *object)
 static void check_packed(const struct hvd_object *object, const struct hvd_buf *told)
 {
     const struct hvd_packed_key place = {object->kind, object->meta.namespace, object->meta.job};
-    size_t n = hvd_pack(object, NULL, 0);
+    size_t n = hvd_packed_pack(object, NULL, 0);
     char *packed = malloc(n);
     struct hvd_object unpacked;
     struct hvd_buf again;
 
-    MUST(packed && hvd_pack(object, packed, n) == n);
-    hvd_unpack(packed, &place, &unpacked);
+    MUST(packed && hvd_packed_pack(object, packed, n) == n);
+    hvd_packed_unpack(packed, &place, &unpacked);
     hvd_buf_init(&again, (size_t)16 << 20);
     add_meta(&again, &unpacked.meta);
     add_child(&again, &unpacked);
@@ -126,7 +126,7 @@ static void tell(enum hvd_kind kind, const cJSON *document, struct hvd_buf *out)
     add_meta(out, &object.meta);
     add_child(out, &object);
     check_packed(&object, out);
-    hvd_object_fini(&object);
+    hvd_observe_object_fini(&object);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

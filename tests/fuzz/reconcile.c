@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         job.spec.text = NULL;
         plan_twice(&view, hvd_json_int(document, "now", 1700000000000));
         for (size_t i = 0; i < view.n_objects; i++)
-            hvd_object_fini(&objects[i]);
+            hvd_observe_object_fini(&objects[i]);
         hvd_job_fini(&job);
     }
     cJSON_Delete(document);

@@ -293,7 +293,7 @@ static void set(struct hvd_job_status *status, enum hvd_truth truth, const char 
 {
     const struct hvd_condition_update update = {HVD_COND_RUNNING, truth, "Reason", message};
 
-    assert_int_equal(hvd_condition_set(status, &update, now_s, NULL), HVD_OK);
+    assert_int_equal(hvd_job_condition_set(status, &update, now_s, NULL), HVD_OK);
 }
 
 static void a_condition_keeps_its_time_until_its_truth_changes(void **state)

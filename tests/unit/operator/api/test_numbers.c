@@ -18,7 +18,7 @@ static void assert_kept(const char *text)
     assert_int_equal(hvd_json_parse(text, &docs[2]), HVD_OK);
     docs[3] = cJSON_Duplicate(docs[0], true);
     for (size_t i = 0; i < 4; i++) {
-        char *printed = hvd_json_print(docs[i]);
+        char *printed = hvd_print_json(docs[i]);
 
         assert_string_equal(printed, text);
         hvd_free(printed);
@@ -231,7 +231,7 @@ static void keep(void)
 
     assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
     if (st == HVD_OK)
-        printed = hvd_json_print(doc);
+        printed = hvd_print_json(doc);
     assert_true(printed || hvd_mem_fired());
     hvd_free(printed);
     cJSON_Delete(doc);
@@ -241,7 +241,7 @@ static void without_memory_no_number_is_lost(void **state)
 {
     (void)state;
     HVD_MEM_TORTURE(keep());
-    assert_null(hvd_json_print(NULL));
+    assert_null(hvd_print_json(NULL));
 }
 
 int main(void)

@@ -316,7 +316,7 @@ static void a_trouble_does_not_replace_what_is_known_of_pods(void **state)
 
     assert_int_equal(bench_set_up(state), 0);
     b = *state;
-    assert_int_equal(hvd_entry_set_failure(b->entry, &known), HVD_OK);
+    assert_int_equal(hvd_notes_set_failure(b->entry, &known), HVD_OK);
     answer(b, &patch, 503, NULL);
     assert_int_equal(failure_of(b)->type, HVD_FAILURE_NO_PODS);
     answer(b, &patch, 403, STATUS("Forbidden", "no", ""));

@@ -56,7 +56,7 @@ static void answer(struct bench *b, const char *text)
 {
     cJSON *object = cJSON_Parse(text);
 
-    assert_int_equal(hvd_store_put_status(&b->store, b->entry, SENT, object, NULL), HVD_OK);
+    assert_int_equal(hvd_notes_put_status(&b->store, b->entry, SENT, object, NULL), HVD_OK);
     cJSON_Delete(object);
 }
 
@@ -98,7 +98,7 @@ static void answer_to(struct bench *b, const char *sent, const char *text)
 {
     cJSON *object = cJSON_Parse(text);
 
-    assert_int_equal(hvd_store_put_status(&b->store, b->entry, sent, object, NULL), HVD_OK);
+    assert_int_equal(hvd_notes_put_status(&b->store, b->entry, sent, object, NULL), HVD_OK);
     cJSON_Delete(object);
 }
 

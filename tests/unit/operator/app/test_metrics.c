@@ -33,10 +33,10 @@ static void histograms_are_cumulative_and_end_with_infinity(void **state)
 
     (void)state;
     m = (struct hvd_metrics){0};
-    hvd_histogram_observe(&m.reconcile, 50);
-    hvd_histogram_observe(&m.reconcile, 100);
-    hvd_histogram_observe(&m.reconcile, 2000);
-    hvd_histogram_observe(&m.reconcile, 20000000);
+    hvd_metrics_observe(&m.reconcile, 50);
+    hvd_metrics_observe(&m.reconcile, 100);
+    hvd_metrics_observe(&m.reconcile, 2000);
+    hvd_metrics_observe(&m.reconcile, 20000000);
     hvd_buf_init(&text, 64 * 1024);
     assert_int_equal(hvd_metrics_encode(&m, &text), HVD_OK);
     assert_non_null(strstr(text.data, "reconcile_seconds_bucket{le=\"0.0001\"} 2\n"));

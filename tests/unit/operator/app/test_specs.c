@@ -207,10 +207,10 @@ static void a_spec_that_was_read_stays_for_one_plan(void **state)
         assert_non_null(entry->job.spec.text);
         read_again(b, &sample);
         assert_int_equal(b->n_changes, n_changes);
-        hvd_store_planned(&b->store, entry);
+        hvd_specs_planned(&b->store, entry);
         assert_null(entry->job.spec.text);
         assert_int_equal(b->store.specs.bytes, 0);
-        hvd_store_planned(&b->store, entry);
+        hvd_specs_planned(&b->store, entry);
     }
 }
 
@@ -232,7 +232,7 @@ static void what_was_read_is_not_given_up_before_its_plan_for_anything(void **st
         read_again(b, &sample);
     }
     assert_non_null(first->job.spec.text);
-    hvd_store_planned(&b->store, first);
+    hvd_specs_planned(&b->store, first);
     assert_non_null(first->job.spec.text); /* the youngest of those that may go */
     assert_true(b->store.specs.bytes <= HVD_SPECS_MAX);
 }
@@ -254,7 +254,7 @@ static void specs_that_wait_for_their_plan_are_bounded_too(void **state)
     }
     assert_true(b->store.specs.bytes > HVD_SPECS_PINNED_MAX - 2 * LARGE_SIZE);
     for (entry = hvd_store_next(&b->store, NULL); entry; entry = hvd_store_next(&b->store, entry))
-        hvd_store_planned(&b->store, entry);
+        hvd_specs_planned(&b->store, entry);
     assert_int_equal(b->store.specs.bytes, 0);
 }
 
@@ -294,7 +294,7 @@ static void failures_are_bounded_in_number_and_in_length(void **state)
                                             .at_ms = i + 1};
 
         (void)snprintf(name, sizeof(name), "p%d", i);
-        assert_int_equal(hvd_entry_set_failure(entry, &failure), HVD_OK);
+        assert_int_equal(hvd_notes_set_failure(entry, &failure), HVD_OK);
     }
     assert_true(hvd_mem_live() - before <= 2 * HVD_ENTRY_FAILURES_MAX + 1);
     assert_int_equal(entry->n_failures, HVD_ENTRY_FAILURES_MAX);
@@ -313,13 +313,13 @@ static void what_is_gone_is_bounded_and_the_newest_stays(void **state)
 
     for (int i = 0; i < 5000; i++) {
         (void)snprintf(name, sizeof(name), "p%d", i);
-        assert_int_equal(hvd_entry_note_gone(entry, HVD_KIND_POD, name), HVD_OK);
+        assert_int_equal(hvd_notes_note_gone(entry, HVD_KIND_POD, name), HVD_OK);
     }
     assert_int_equal(entry->n_gone, HVD_ENTRY_GONE_MAX);
     assert_string_equal(entry->gone[entry->n_gone - 1].name, "p4999");
-    assert_int_equal(hvd_entry_note_gone(entry, HVD_KIND_POD, "p4999"), HVD_OK);
+    assert_int_equal(hvd_notes_note_gone(entry, HVD_KIND_POD, "p4999"), HVD_OK);
     assert_int_equal(entry->n_gone, HVD_ENTRY_GONE_MAX);
-    hvd_entry_unnote_gone(entry, HVD_KIND_POD, "p4999");
+    hvd_notes_unnote_gone(entry, HVD_KIND_POD, "p4999");
     assert_int_equal(entry->n_gone, HVD_ENTRY_GONE_MAX - 1);
 }
 

@@ -376,16 +376,16 @@ static void a_job_may_start_when_enough_of_its_pods_are_ready(void **state)
 
     (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
     (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "2", "j", "u1"));
-    assert_false(hvd_entry_may_start(b->last));
+    assert_false(hvd_store_entry_may_start(b->last));
     (void)put(b, HVD_KIND_POD, POD("p1", "3", RUNNING));
-    assert_false(hvd_entry_may_start(b->last));
+    assert_false(hvd_store_entry_may_start(b->last));
     (void)put(b, HVD_KIND_POD, POD("p1", "4", READY));
-    assert_true(hvd_entry_may_start(b->last));
+    assert_true(hvd_store_entry_may_start(b->last));
 }
 
 static unsigned count_evicted(const struct hvd_entry *entry)
 {
-    const struct hvd_object **objects = hvd_entry_objects(entry);
+    const struct hvd_object **objects = hvd_store_entry_objects(entry);
     unsigned n = 0;
 
     assert_non_null(objects);
@@ -562,14 +562,14 @@ static void failures_end_with_our_object_or_a_new_generation(void **state)
                                         .at_ms = 1};
 
     (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
-    assert_int_equal(hvd_entry_set_failure(b->last, &failure), HVD_OK);
-    assert_int_equal(hvd_entry_set_failure(b->last, &failure), HVD_OK);
+    assert_int_equal(hvd_notes_set_failure(b->last, &failure), HVD_OK);
+    assert_int_equal(hvd_notes_set_failure(b->last, &failure), HVD_OK);
     assert_int_equal(b->last->n_failures, 1);
     (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "2", "j", "somebody"));
     assert_int_equal(b->last->n_failures, 1);
     (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s2", "3", "j", "u1"));
     assert_int_equal(b->last->n_failures, 0);
-    assert_int_equal(hvd_entry_set_failure(b->last, &failure), HVD_OK);
+    assert_int_equal(hvd_notes_set_failure(b->last, &failure), HVD_OK);
     (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u2", "4"));
     assert_int_equal(b->last->n_failures, 0);
 }
@@ -590,9 +590,9 @@ static void blocked_jobs_go_on_as_soon_as_the_object_of_another_is_removed(void 
     other = b->last;
     (void)put(b, HVD_KIND_HOROVODJOB, JOB("x-worker", "u3", "3"));
     (void)put(b, HVD_KIND_STATEFULSET, CHILD("x-worker-worker", "s1", "4", "x-worker", "u3"));
-    assert_int_equal(hvd_store_set_failure(&b->store, loser, &set), HVD_OK);
-    assert_int_equal(hvd_store_set_failure(&b->store, loser, &service), HVD_OK);
-    assert_int_equal(hvd_store_set_failure(&b->store, other, &service), HVD_OK);
+    assert_int_equal(hvd_waiters_set_failure(&b->store, loser, &set), HVD_OK);
+    assert_int_equal(hvd_waiters_set_failure(&b->store, loser, &service), HVD_OK);
+    assert_int_equal(hvd_waiters_set_failure(&b->store, other, &service), HVD_OK);
     (void)put(b, HVD_KIND_STATEFULSET, CHILD("x-worker-worker", "s1", "5", "x-worker", "u3"));
     assert_int_equal(loser->n_failures, 2); /* a change is no removal */
 
@@ -614,7 +614,7 @@ static void the_removal_of_an_object_without_a_record_ends_a_conflict_too(void *
     unsigned before;
 
     (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
-    assert_int_equal(hvd_store_set_failure(&b->store, b->last, &failure), HVD_OK);
+    assert_int_equal(hvd_waiters_set_failure(&b->store, b->last, &failure), HVD_OK);
     before = b->n_changes;
     hvd_store_miss(&b->store, HVD_KIND_SERVICE, "elsewhere", "j", "s1", true);
     hvd_store_miss(&b->store, HVD_KIND_CONFIGMAP, "ns", "j", "s1", true);
@@ -622,7 +622,7 @@ static void the_removal_of_an_object_without_a_record_ends_a_conflict_too(void *
     hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", true);
     assert_int_equal(b->n_changes, before + 1);
     assert_int_equal(b->last->n_failures, 0);
-    assert_int_equal(hvd_store_set_failure(&b->store, b->last, &denied), HVD_OK);
+    assert_int_equal(hvd_waiters_set_failure(&b->store, b->last, &denied), HVD_OK);
     hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", true);
     assert_int_equal(b->n_changes, before + 1);
     assert_int_equal(b->last->n_failures, 1);
@@ -644,7 +644,7 @@ static void jobs_that_go_wait_for_nothing(void **state)
     (void)put(b, HVD_KIND_HOROVODJOB, JOB("c", "u3", "3"));
     entries[2] = b->last;
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(hvd_store_set_failure(&b->store, entries[i], &failure), HVD_OK);
+        assert_int_equal(hvd_waiters_set_failure(&b->store, entries[i], &failure), HVD_OK);
     for (size_t i = 0; i < 2; i++) {
         const size_t k = i == 0 ? 1 : 2; /* in the middle of the list, then at its beginning */
 
@@ -652,7 +652,7 @@ static void jobs_that_go_wait_for_nothing(void **state)
         assert_true(hvd_store_collect(&b->store, entries[k]));
     }
     assert_ptr_equal(b->store.waiters, entries[0]);
-    hvd_store_wake_waiters(&b->store, HVD_KIND_SERVICE, "ns", "other");
+    hvd_waiters_wake(&b->store, HVD_KIND_SERVICE, "ns", "other");
     assert_int_equal(entries[0]->n_failures, 0);
 }
 
@@ -793,10 +793,10 @@ static void records_that_are_tidied_need_less_memory_and_are_the_same(void **sta
         put_pod(b, i, 1000);
     }
     assert_int_equal(b->last->n_objects, N_PODS);
-    assert_true(hvd_entry_any(b->last, is_last_pod));
-    assert_false(hvd_entry_any(b->last, is_no_pod));
-    assert_true(hvd_entry_has(b->last, HVD_KIND_POD));
-    assert_false(hvd_entry_has(b->last, HVD_KIND_JOB));
+    assert_true(hvd_store_entry_any(b->last, is_last_pod));
+    assert_false(hvd_store_entry_any(b->last, is_no_pod));
+    assert_true(hvd_store_entry_has(b->last, HVD_KIND_POD));
+    assert_false(hvd_store_entry_has(b->last, HVD_KIND_JOB));
     before = hvd_mem_live();
     hvd_store_tidy(&b->store, 0);
     hvd_store_tidy(&b->store, 0);

@@ -46,7 +46,7 @@ static void make(struct made *m, const char *spec, enum hvd_kind kind)
     in.job = &m->job;
     in.spec = m->spec;
     in.hosts_data = data;
-    assert_int_equal(hvd_child_encode(kind, &in, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_children_encode(kind, &in, &text, NULL), HVD_OK);
     m->child = cJSON_Parse(text);
     hvd_free(text);
     cJSON_Delete(data);
@@ -290,7 +290,7 @@ static void the_spec_hash_ignores_what_may_change_while_running(void **state)
     for (size_t i = 0; i < 3; i++) {
         cJSON *spec = cJSON_Parse(specs[i]);
 
-        assert_int_equal(hvd_spec_hash(spec, hashes[i], NULL), HVD_OK);
+        assert_int_equal(hvd_children_spec_hash(spec, hashes[i], NULL), HVD_OK);
         cJSON_Delete(spec);
     }
     assert_string_equal(hashes[0], hashes[1]);
@@ -306,7 +306,7 @@ static void the_secret_holds_the_key_and_names_every_host(void **state)
 
     (void)state;
     make(&m, SHORT, HVD_KIND_SERVICE);
-    assert_int_equal(hvd_secret_encode(&m.job, &key, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_children_secret_encode(&m.job, &key, &text, NULL), HVD_OK);
     secret = cJSON_Parse(text);
     is_json(hvd_json_get(secret, "stringData"),
             "{\"id\":\"PEM\\n\",\"id.pub\":\"ecdsa-sha2-nistp256 AAAA\\n\",\"known_hosts\":"
@@ -341,7 +341,7 @@ static char *encode_with(const char *number, enum hvd_kind kind)
     in.job = &job;
     in.spec = spec;
     in.hosts_data = hvd_jb_root(&jb);
-    assert_int_equal(hvd_child_encode(kind, &in, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_children_encode(kind, &in, &text, NULL), HVD_OK);
     cJSON_Delete((cJSON *)in.hosts_data);
     cJSON_Delete(spec);
     hvd_job_fini(&job);

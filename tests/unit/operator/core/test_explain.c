@@ -26,9 +26,9 @@ static void is_found(const char *events, const char *expected)
     (void)snprintf(list, sizeof(list), "{\"items\":[%s]}", events);
     parsed = cJSON_Parse(list);
     assert_non_null(parsed);
-    assert_int_equal(hvd_event_index_init(parsed, &index), HVD_OK);
+    assert_int_equal(hvd_explain_index_init(parsed, &index), HVD_OK);
     assert_int_equal(hvd_explain_find(&index, &what, text), expected[0] != '\0');
-    hvd_event_index_fini(&index);
+    hvd_explain_index_fini(&index);
     assert_string_equal(text, expected);
     cJSON_Delete(parsed);
 }
@@ -108,12 +108,12 @@ static void each_cause_that_holds_a_pod_up_is_found(void **state)
 
     (void)state;
     assert_non_null(list);
-    assert_int_equal(hvd_event_index_init(list, &index), HVD_OK);
+    assert_int_equal(hvd_explain_index_init(list, &index), HVD_OK);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(hvd_explain_find(&index, &rows[i].what, text), rows[i].text[0] != '\0');
         assert_string_equal(text, rows[i].text);
     }
-    hvd_event_index_fini(&index);
+    hvd_explain_index_fini(&index);
     cJSON_Delete(list);
 }
 
@@ -128,9 +128,9 @@ static void a_list_without_events_answers_nothing(void **state)
         cJSON *list = cJSON_Parse(lists[i]);
         struct hvd_event_index index = {0};
 
-        assert_int_equal(hvd_event_index_init(list, &index), HVD_OK);
+        assert_int_equal(hvd_explain_index_init(list, &index), HVD_OK);
         assert_false(hvd_explain_find(&index, &what, text));
-        hvd_event_index_fini(&index);
+        hvd_explain_index_fini(&index);
         cJSON_Delete(list);
     }
 }

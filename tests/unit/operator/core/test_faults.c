@@ -174,7 +174,7 @@ static void torture(struct world *w)
     view.n_objects = n;
     HVD_MEM_TORTURE(try_reconcile(&view, w->now_ms));
     for (size_t i = 0; i < n; i++)
-        hvd_object_fini(&objects[i]);
+        hvd_observe_object_fini(&objects[i]);
     hvd_job_fini(&job);
 }
 

@@ -33,7 +33,7 @@ static void make(struct made *m, const char *spec, enum hvd_kind kind,
     assert_null(m->job.invalid);
     in.job = &m->job;
     in.spec = m->spec;
-    assert_int_equal(hvd_child_encode(kind, &in, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_children_encode(kind, &in, &text, NULL), HVD_OK);
     m->child = cJSON_Parse(text);
     hvd_free(text);
     cJSON_Delete(object);
@@ -278,7 +278,7 @@ static char *patch_for(const char *spec, const char *meta, const char *group)
     in.job = &m.job;
     in.spec = m.spec;
     assert_int_equal(hvd_gang_patch(&in, &object, &out, NULL), HVD_OK);
-    hvd_object_fini(&object);
+    hvd_observe_object_fini(&object);
     cJSON_Delete(item);
     made_fini(&m);
     return out;
@@ -342,7 +342,7 @@ static void every_allocation_may_fail(void **state)
     HVD_MEM_TORTURE({
         char *body = NULL;
         char *patch = NULL;
-        hvd_status_t st = hvd_child_encode(HVD_KIND_VOLCANO_PODGROUP, &in, &body, NULL);
+        hvd_status_t st = hvd_children_encode(HVD_KIND_VOLCANO_PODGROUP, &in, &body, NULL);
 
         if (st == HVD_OK)
             st = hvd_gang_patch(&in, &object, &patch, NULL);
@@ -350,7 +350,7 @@ static void every_allocation_may_fail(void **state)
         hvd_free(body);
         hvd_free(patch);
     });
-    hvd_object_fini(&object);
+    hvd_observe_object_fini(&object);
     cJSON_Delete(item);
     made_fini(&m);
 }

@@ -46,7 +46,7 @@ static void metadata_tells_whose_child_it_is(void **state)
     assert_string_equal(out.meta.finalizers, "example.com/a, orphan");
     assert_true(out.meta.is_in_sight);
     assert_int_equal(out.meta.lost_labels, 0);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void an_object_without_uid_is_refused(void **state)
@@ -85,7 +85,7 @@ static void a_job_shows_its_attempt_and_its_end(void **state)
     assert_false(out.u.job.is_complete);
     assert_int_equal(out.u.job.failed_s, 1700000000);
     assert_string_equal(out.u.job.message, "why");
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void a_service_is_judged_by_its_selector(void **state)
@@ -100,13 +100,13 @@ static void a_service_is_judged_by_its_selector(void **state)
             &out);
     assert_true(out.u.service.is_headless && out.u.service.publishes_not_ready &&
                 out.u.service.selects_job);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
     observe(HVD_KIND_SERVICE,
             "{" META("") ",\"spec\":{\"clusterIP\":\"10.0.0.1\",\"selector\":{"
                          "\"horovod.io/job-name\":\"digits\"}}}",
             &out);
     assert_false(out.u.service.is_headless || out.u.service.selects_job);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static const char failed_pod[] =
@@ -130,7 +130,7 @@ static void a_failed_pod_shows_the_container_that_failed_and_its_last_line(void 
     assert_string_equal(out.u.pod.container_reason, "OOMKilled");
     assert_string_equal(out.u.pod.last_line, "last words");
     assert_int_equal(out.u.pod.exit_code, 137);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 /* What is wrong stands at the end of an error's text. */
@@ -152,7 +152,7 @@ static void a_master_that_has_ended_shows_which_containers_have_not(void **state
     assert_memory_equal(out.u.pod.left, "side-0, side-1, ", 16);
     assert_string_equal(out.u.pod.left + strlen(out.u.pod.left) - 5, ", ...");
     assert_false(out.u.pod.has_failed);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void of_long_words_about_an_image_the_end_is_kept(void **state)
@@ -172,7 +172,7 @@ static void of_long_words_about_an_image_the_end_is_kept(void **state)
     observe(HVD_KIND_POD, text, &out);
     assert_non_null(strstr(out.u.pod.trouble, "cannot be pulled: ...\xC3\xA9"));
     assert_non_null(strstr(out.u.pod.trouble, "\xC3\xA9!: unauthorized"));
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
@@ -247,7 +247,7 @@ static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
         (void)snprintf(text, sizeof(text), "{" META("") ",\"status\":{%s}}", pods[i].status);
         observe(HVD_KIND_POD, text, &out);
         assert_true(hvd_str_equal(out.u.pod.trouble, pods[i].trouble));
-        hvd_object_fini(&out);
+        hvd_observe_object_fini(&out);
     }
 }
 
@@ -312,7 +312,7 @@ static void a_pod_shows_how_far_it_has_come(void **state)
         assert_int_equal(out.u.pod.stage, rows[i].stage);
         assert_true(hvd_str_equal(out.u.pod.stage_container, rows[i].container));
         assert_int_equal(out.u.pod.stage_s, rows[i].stage ? 1704067200 + rows[i].second : 0);
-        hvd_object_fini(&out);
+        hvd_observe_object_fini(&out);
     }
 }
 
@@ -330,7 +330,7 @@ static void a_last_line_is_at_most_a_kibibyte(void **state)
                               cJSON_CreateString(line));
     assert_int_equal(hvd_observe(HVD_KIND_POD, object, &out, NULL), HVD_OK);
     assert_int_equal(strlen(out.u.pod.last_line), 1024);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
     cJSON_Delete(object);
 }
 
@@ -352,9 +352,9 @@ static void a_list_is_told_apart_by_its_four_files(void **state)
     observe(HVD_KIND_CONFIGMAP, "{" META("") ",\"data\":{\"hostfile\":\"a\"}}", &other);
     assert_true(one.u.configmap.data_hash == same.u.configmap.data_hash);
     assert_true(other.u.configmap.data_hash == 0);
-    hvd_object_fini(&one);
-    hvd_object_fini(&same);
-    hvd_object_fini(&other);
+    hvd_observe_object_fini(&one);
+    hvd_observe_object_fini(&same);
+    hvd_observe_object_fini(&other);
 }
 
 static void try_observe(const cJSON *object)
@@ -363,7 +363,7 @@ static void try_observe(const cJSON *object)
     hvd_status_t st = hvd_observe(HVD_KIND_POD, object, &out, NULL);
 
     assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 #define WORKER_LABELS                                                                              \
@@ -393,7 +393,7 @@ static void a_worker_shows_how_its_container_ended_though_it_runs_again(void **s
     assert_int_equal(out.u.pod.ended_s, 1700000000);
     assert_int_equal(out.u.pod.started_s, 1700000001);
     assert_int_equal(out.u.pod.deleted_s, 0);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static const char going_pod[] =
@@ -419,7 +419,7 @@ static void a_pod_that_has_to_go_shows_why_and_when(void **state)
     assert_string_equal(out.u.pod.message, "no memory");
     assert_int_equal(out.u.pod.deleted_s, 1700000000);
     assert_false(out.u.pod.is_killed);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 /* A grace period without an end is what the kubelet keeps to; 30 s would kill the pod. */
@@ -445,7 +445,7 @@ static void a_grace_period_of_any_length_counts(void **state)
                        table[i].text);
         observe(HVD_KIND_POD, text, &out);
         assert_int_equal(out.u.pod.grace_s, table[i].grace_s);
-        hvd_object_fini(&out);
+        hvd_observe_object_fini(&out);
     }
 }
 
@@ -483,7 +483,7 @@ static void the_last_lines_of_a_long_message_are_whole(void **state)
     assert_memory_equal(out.u.pod.last_lines, "line ", 5);
     assert_string_equal(out.u.pod.last_lines + strlen(out.u.pod.last_lines) - 29,
                         "\nline 59 of the log, it is so");
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 /* What the master's pod shows of that termination message (JSON). */
@@ -538,7 +538,7 @@ static void the_last_line_names_the_cause_and_banners_are_left_out(void **state)
         hvd_buf_fini(&message);
         assert_string_equal(out.u.pod.last_line, cases[i].line);
         assert_string_equal(out.u.pod.last_lines, cases[i].lines);
-        hvd_object_fini(&out);
+        hvd_observe_object_fini(&out);
     }
 }
 
@@ -572,19 +572,19 @@ static void large_texts_of_a_status_hide_nothing_else_of_it(void **state)
     assert_string_equal(out.u.pod.container_reason, "OOMKilled");
     assert_string_equal(out.u.pod.last_line, "last");
     assert_string_equal(out.u.pod.last_lines, "last");
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
     observe_large(HVD_KIND_POD,
                   "{" META(MASTER_LABELS) ",\"status\":{\"conditions\":[{\"type\":\"Ready\","
                                           "\"message\":\"",
                   "\",\"status\":\"True\"}]}}", &out);
     assert_true(out.u.pod.is_ready);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
     observe_large(HVD_KIND_JOB,
                   "{" META(MASTER_LABELS) ",\"status\":{\"conditions\":[{\"type\":\"Failed\","
                                           "\"status\":\"True\",\"message\":\"",
                   "\"}]}}", &out);
     assert_true(out.u.job.is_failed);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void a_last_line_without_an_end_leaves_a_kibibyte(void **state)
@@ -599,7 +599,7 @@ static void a_last_line_without_an_end_leaves_a_kibibyte(void **state)
     observe_message(text, &out);
     assert_int_equal(strlen(out.u.pod.last_lines), 1024);
     assert_int_equal(strspn(out.u.pod.last_lines, "x"), 1024);
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void no_text_of_an_object_ends_at_the_character_nul(void **state)
@@ -617,7 +617,7 @@ static void no_text_of_an_object_ends_at_the_character_nul(void **state)
     assert_string_equal(out.u.pod.reason, "Ev\xEF\xBF\xBDicted");
     assert_string_equal(out.u.pod.last_line, "two\xEF\xBF\xBDthree");
     assert_string_equal(out.u.pod.last_lines, "one\ntwo\xEF\xBF\xBDthree");
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void texts_are_cut_between_characters(void **state)
@@ -635,7 +635,7 @@ static void texts_are_cut_between_characters(void **state)
                    image);
     observe(HVD_KIND_POD, text, &out);
     assert_non_null(strstr(out.u.pod.trouble, "\xE2\x82\xAC cannot be pulled"));
-    hvd_object_fini(&out);
+    hvd_observe_object_fini(&out);
 }
 
 static void a_child_without_labels_belongs_to_the_job_that_controls_it(void **state)
@@ -664,7 +664,7 @@ static void a_child_without_labels_belongs_to_the_job_that_controls_it(void **st
             assert_null(object.meta.job);
         assert_false(object.meta.is_in_sight);
         assert_true(object.meta.lost_labels & HVD_LOST_JOB); /* so its labels are put back */
-        hvd_object_fini(&object);
+        hvd_observe_object_fini(&object);
         cJSON_Delete(doc);
     }
 }

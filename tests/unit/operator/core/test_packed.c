@@ -12,12 +12,12 @@
 static char *pack(const struct hvd_object *object, struct hvd_object *out)
 {
     const struct hvd_packed_key place = {object->kind, object->meta.namespace, object->meta.job};
-    size_t n = hvd_pack(object, NULL, 0);
+    size_t n = hvd_packed_pack(object, NULL, 0);
     char *packed = malloc(n);
 
     assert_non_null(packed);
-    assert_int_equal(hvd_pack(object, packed, n), n);
-    hvd_unpack(packed, &place, out);
+    assert_int_equal(hvd_packed_pack(object, packed, n), n);
+    hvd_packed_unpack(packed, &place, out);
     return packed;
 }
 
@@ -67,7 +67,7 @@ static void all_of_a_pod_comes_back(void **state)
     struct hvd_object pod = object_of(HVD_KIND_POD), out;
     char **before[HVD_OBJECT_TEXTS_MAX], **after[HVD_OBJECT_TEXTS_MAX];
     char numbers[HVD_OBJECT_TEXTS_MAX][24];
-    size_t n = hvd_object_texts(&pod, before);
+    size_t n = hvd_packed_texts(&pod, before);
     char *packed;
 
     (void)state;
@@ -91,7 +91,7 @@ static void all_of_a_pod_comes_back(void **state)
     pod.u.pod.deadline_s = INT32_MAX;
     packed = pack(&pod, &out);
     assert_same_meta(&out.meta, &pod.meta);
-    assert_int_equal(hvd_object_texts(&out, after), n);
+    assert_int_equal(hvd_packed_texts(&out, after), n);
     for (size_t i = 8; i < n; i++)
         assert_string_equal(*after[i], numbers[i]);
     assert_int_equal(out.u.pod.phase, HVD_POD_FAILED);
@@ -119,7 +119,7 @@ static void what_is_absent_stays_absent(void **state)
         char **texts[HVD_OBJECT_TEXTS_MAX];
         struct hvd_object out;
         char *packed = pack(&object, &out);
-        size_t n = hvd_object_texts(&out, texts);
+        size_t n = hvd_packed_texts(&out, texts);
 
         assert_same_meta(&out.meta, &object.meta);
         for (size_t i = 2, n_found = 0; i < n; i++) {
@@ -177,7 +177,7 @@ static void all_of_the_children_comes_back(void **state)
 static void a_room_that_is_too_small_is_not_left(void **state)
 {
     const struct hvd_object pod = object_of(HVD_KIND_POD);
-    const size_t n = hvd_pack(&pod, NULL, 0);
+    const size_t n = hvd_packed_pack(&pod, NULL, 0);
 
     (void)state;
     for (size_t room = 0; room < n; room++) {
@@ -185,7 +185,7 @@ static void a_room_that_is_too_small_is_not_left(void **state)
 
         assert_non_null(packed);
         packed[room] = '#';
-        assert_int_equal(hvd_pack(&pod, packed, room), n);
+        assert_int_equal(hvd_packed_pack(&pod, packed, room), n);
         assert_int_equal(packed[room], '#');
         free(packed);
     }
@@ -199,12 +199,12 @@ static void a_string_is_kept_once(void **state)
     (void)state;
     pod.meta.deletion_s = 0;
     pod.meta.finalizers = NULL;
-    n = hvd_pack(&pod, NULL, 0);
+    n = hvd_packed_pack(&pod, NULL, 0);
     assert_true(n < 60);
     pod.u.pod.reason = (char *)"a reason of many words";
-    n = hvd_pack(&pod, NULL, 0);
+    n = hvd_packed_pack(&pod, NULL, 0);
     pod.u.pod.message = (char *)"a reason of many words";
-    assert_int_equal(hvd_pack(&pod, NULL, 0), n + 1);
+    assert_int_equal(hvd_packed_pack(&pod, NULL, 0), n + 1);
 }
 
 int main(void)

@@ -43,7 +43,7 @@ static cJSON *make_set(const cJSON *pod)
     assert_null(job.invalid);
     in.job = &job;
     in.spec = hvd_json_get(object, "spec");
-    assert_int_equal(hvd_child_encode(HVD_KIND_STATEFULSET, &in, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_children_encode(HVD_KIND_STATEFULSET, &in, &text, NULL), HVD_OK);
     set = cJSON_Parse(text);
     assert_non_null(set);
     hvd_free(text);

@@ -463,7 +463,7 @@ static bool look(struct world *w, const struct hvd_action *action)
     forget(w, action);
     if (object && action->kind == HVD_KIND_POD && !hvd_str_equal(found.meta.job, "digits"))
         remember(w, action, HVD_FAILURE_FOREIGN);
-    hvd_object_fini(&found);
+    hvd_observe_object_fini(&found);
     return true;
 }
 
@@ -651,7 +651,7 @@ static bool create_secret(struct world *w, const struct hvd_job *job,
     char *body = NULL;
     bool ok;
 
-    assert_int_equal(hvd_secret_encode(job, &key, &body, NULL), HVD_OK);
+    assert_int_equal(hvd_children_secret_encode(job, &key, &body, NULL), HVD_OK);
     ok = create(w, action, body);
     hvd_free(body);
     return ok;
@@ -832,7 +832,7 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
             (out[n].meta.is_in_sight || hvd_json_get(object, SIGHT)))
             n++;
         else
-            hvd_object_fini(&out[n]);
+            hvd_observe_object_fini(&out[n]);
         assert_true(n < WORLD_MAX_OBJECTS);
     }
     return n;
@@ -916,7 +916,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
     carry_out(w, &job, &plan);
     hvd_plan_fini(&plan);
     for (size_t i = 0; i < view.n_objects; i++)
-        hvd_object_fini(&objects[i]);
+        hvd_observe_object_fini(&objects[i]);
     hvd_job_fini(&job);
     return n_actions;
 }

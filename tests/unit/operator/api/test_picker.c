@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "operator/api/pick.h"
+#include "operator/api/picker.h"
 #include "operator/api/shape.h"
 
 #define TEXT_SIZE 65536
@@ -378,7 +378,7 @@ static void a_child_without_its_owner_is_wanted(void **state)
                 {"horovod.io/spec-hash", true}, /* an older operator's has no uid */
                 {"horovod.io/attempt", true},
                 {"example.com/other", false}};
-    struct hvd_pick_options options = hvd_kind_pick(HVD_KIND_STATEFULSET);
+    struct hvd_pick_options options = hvd_shape_pick(HVD_KIND_STATEFULSET);
     static struct copy copy;
     char text[256];
 

@@ -11,7 +11,7 @@
  * At a limit the copy falls back to where the member in hand began (the unit), and the rest of that
  * member is skipped: an object that is too large or too deep costs no more than one that is not.
  */
-#include "operator/api/pick.h"
+#include "operator/api/picker.h"
 
 #include <stdio.h>
 #include <string.h>

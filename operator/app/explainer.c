@@ -4,7 +4,7 @@
  * of them, which the budget of lists bounds. Nothing depends on an answer, so one that does not
  * come is none. One thread.
  */
-#include "operator/app/explain.h"
+#include "operator/app/explainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void forget_pods(struct hvd_entry *entry)
         oldest = oldest && oldest->at_ms <= failure->at_ms ? oldest : failure;
     }
     if (n > PODS_KEPT)
-        hvd_entry_drop_failure(entry, HVD_KIND_POD, oldest->name);
+        hvd_notes_drop_failure(entry, HVD_KIND_POD, oldest->name);
 }
 
 hvd_status_t hvd_explainer_ask(struct hvd_explainer *explainer, struct hvd_entry *entry,
@@ -80,7 +80,7 @@ hvd_status_t hvd_explainer_ask(struct hvd_explainer *explainer, struct hvd_entry
         question.message = known->message;
         question.is_unread = known->is_unread;
     }
-    st = hvd_entry_set_failure(entry, &question);
+    st = hvd_notes_set_failure(entry, &question);
     if (st == HVD_OK && action->kind == HVD_KIND_POD)
         forget_pods(entry);
     explainer->_is_wanted = true;
@@ -214,11 +214,11 @@ static void on_listed(void *ctx, const struct hvd_kube_response *response)
             "cannot read the events about objects whose pods are missing or not ready",
             {"namespace", explainer->_ns},
             {"error", response->err ? response->err->msg : hvd_status_str(response->status)});
-    else if (hvd_event_index_init(response->body, &index) == HVD_OK)
+    else if (hvd_explain_index_init(response->body, &index) == HVD_OK)
         answers.index = &index;
     answers.is_cut = more && *more;
     answer_all(&answers);
-    hvd_event_index_fini(&index);
+    hvd_explain_index_fini(&index);
 }
 
 static void list(struct hvd_explainer *explainer)

@@ -1,5 +1,5 @@
-#ifndef HVD_OPERATOR_API_PICK_H
-#define HVD_OPERATOR_API_PICK_H
+#ifndef HVD_OPERATOR_API_PICKER_H
+#define HVD_OPERATOR_API_PICKER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-#ifndef HVD_OPERATOR_APP_EXPLAIN_H
-#define HVD_OPERATOR_APP_EXPLAIN_H
+#ifndef HVD_OPERATOR_APP_EXPLAINER_H
+#define HVD_OPERATOR_APP_EXPLAINER_H
 
 #include <stdbool.h>
 #include <stdint.h>

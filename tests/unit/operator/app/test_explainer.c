@@ -5,7 +5,7 @@
 
 #include "operator/api/json.h"
 #include "operator/app/clock.h"
-#include "operator/app/explain.h"
+#include "operator/app/explainer.h"
 #include "operator/app/perform.h"
 #include "tests/unit/operator/kube/fake_api.h"
 
