@@ -27,7 +27,7 @@ bool hvd_answer_has_missed(const struct hvd_action *action,
     static const char text[] = "the server rejected our request due to an error in our request";
 
     return action->type == HVD_ACTION_PATCH && action->is_json_patch &&
-           strncmp(hvd_json_text(response->body, "message"), text, strlen(text)) == 0;
+           strncmp(hvd_kube_api_text(response->body, "message"), text, strlen(text)) == 0;
 }
 
 static bool names(const char *body, const char *text)
@@ -44,9 +44,9 @@ bool hvd_answer_is_about(const struct hvd_action *action, const struct hvd_kube_
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
     const char *body = action->body;
 
-    return strcmp(hvd_json_text(meta, "uid"), uid) == 0 && names(body, uid) &&
+    return strcmp(hvd_kube_api_text(meta, "uid"), uid) == 0 && names(body, uid) &&
            (response->code == 404 || !strstr(body, "\"resourceVersion\"") ||
-            names(body, hvd_json_text(meta, "resourceVersion")));
+            names(body, hvd_kube_api_text(meta, "resourceVersion")));
 }
 
 bool hvd_answer_is_of_write(const struct hvd_action *action)

@@ -100,7 +100,7 @@ static hvd_status_t run(const struct hvd_options *options, const struct hvd_log 
     if (st == HVD_OK)
         st = load_config(options, &config, err);
     if (st == HVD_OK)
-        st = hvd_kube_global_init(err);
+        st = hvd_kube_client_global_init(err);
     if (st == HVD_OK) {
         HVD_LOG_KV(log, HVD_LOG_INFO, "operator", "starting", {"version", HVD_VERSION},
                    {"server", config.server}, {"config", config.origin},
@@ -110,7 +110,7 @@ static hvd_status_t run(const struct hvd_options *options, const struct hvd_log 
         if (st == HVD_OK)
             st = hvd_operator_run(op, err);
         hvd_operator_destroy(op);
-        hvd_kube_global_fini();
+        hvd_kube_client_global_fini();
     }
     hvd_kube_config_fini(&config);
     if (stop_fd >= 0)

@@ -45,7 +45,7 @@ void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
     metrics->watches[metrics->n_watches++] = (struct hvd_watch_sample){
         .resource = hvd_kind_info(kind)->resource,
         .is_open = health->is_open,
-        .age_s = health->heard_ms ? (double)(now_ms - health->heard_ms) / 1000 : -1,
+        .age_s = health->received_ms ? (double)(now_ms - health->received_ms) / 1000 : -1,
         .n_silences = health->n_silences,
     };
 }
@@ -66,8 +66,8 @@ static hvd_status_t put_requests(const struct hvd_metrics *metrics, struct hvd_b
         st = hvd_buf_printf(out,
                             "horovod_operator_api_requests_total{verb=\"%s\",resource=\"%s\","
                             "code=\"%ld\"} %llu\n",
-                            hvd_verb_name(s->verb), hvd_kind_info(s->kind)->resource, s->code,
-                            (unsigned long long)s->count);
+                            hvd_kube_api_verb_name(s->verb), hvd_kind_info(s->kind)->resource,
+                            s->code, (unsigned long long)s->count);
     }
     return st;
 }
@@ -114,7 +114,7 @@ static hvd_status_t put_latencies(const struct hvd_metrics *metrics, struct hvd_
         char label[32];
         if (i == HVD_VERB_WATCH)
             continue;
-        (void)snprintf(label, sizeof(label), "verb=\"%s\"", hvd_verb_name((hvd_verb_t)i));
+        (void)snprintf(label, sizeof(label), "verb=\"%s\"", hvd_kube_api_verb_name((hvd_verb_t)i));
         st = put_buckets(&metrics->request[i], "horovod_operator_api_request_seconds", label, out);
     }
     return st;

@@ -157,8 +157,8 @@ static void note_trouble(struct hvd_operator *op, enum hvd_kind kind, const cJSO
     op->metrics.n_unreadable[kind]++;
     HVD_LOG_KV(op->setup.log, HVD_LOG_WARN, SUBSYSTEM, "cannot read an object entirely",
                {"resource", hvd_kind_info(kind)->resource},
-               {"namespace", hvd_json_text(meta, "namespace")},
-               {"name", hvd_json_text(meta, "name")}, {"error", trouble});
+               {"namespace", hvd_kube_api_text(meta, "namespace")},
+               {"name", hvd_kube_api_text(meta, "name")}, {"error", trouble});
 }
 
 static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
@@ -183,11 +183,12 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
 
     if (kind == HVD_KIND_HOROVODJOB)
-        hvd_doubts_settle(&op->store.doubts, hvd_json_text(meta, "uid"));
+        hvd_doubts_settle(&op->store.doubts, hvd_kube_api_text(meta, "uid"));
     begin_feeding(op);
-    hvd_store_miss(&op->store, kind, hvd_json_text(meta, "namespace"), hvd_json_text(meta, "name"),
-                   hvd_json_text(meta, "uid"), *hvd_json_text(meta, "deletionTimestamp") != '\0');
-    hvd_store_told(&op->store, kind, hvd_json_text(meta, "resourceVersion"));
+    hvd_store_miss(&op->store, kind, hvd_kube_api_text(meta, "namespace"),
+                   hvd_kube_api_text(meta, "name"), hvd_kube_api_text(meta, "uid"),
+                   *hvd_kube_api_text(meta, "deletionTimestamp") != '\0');
+    hvd_store_told(&op->store, kind, hvd_kube_api_text(meta, "resourceVersion"));
     op->is_feeding = false;
 }
 

@@ -674,8 +674,8 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
      * that another client ended meanwhile, as a controller does that removes the last finalizer, is
      * answered with that time, and without a version. */
     const bool is_gone = response->status == HVD_ERR_NOT_FOUND ||
-                         *hvd_json_text(meta, "deletionTimestamp") == '\0' ||
-                         *hvd_json_text(meta, "resourceVersion") == '\0';
+                         *hvd_kube_api_text(meta, "deletionTimestamp") == '\0' ||
+                         *hvd_kube_api_text(meta, "resourceVersion") == '\0';
 
     hvd_notes_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK) {

@@ -253,8 +253,9 @@ static hvd_status_t read_pair(struct hvd_server *server, char **cert, char **key
 
     server->cert_stamp = stamp_of(server->options.cert_file);
     server->key_stamp = stamp_of(server->options.key_file);
-    st = hvd_kube_read_file(server->options.cert_file, PEM_MAX, cert, err);
-    return st == HVD_OK ? hvd_kube_read_file(server->options.key_file, PEM_MAX, key, err) : st;
+    st = hvd_kube_config_read_file(server->options.cert_file, PEM_MAX, cert, err);
+    return st == HVD_OK ? hvd_kube_config_read_file(server->options.key_file, PEM_MAX, key, err)
+                        : st;
 }
 
 /* ---- the daemon: one per certificate; it is handed what is accepted here ---- */

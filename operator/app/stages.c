@@ -57,8 +57,9 @@ void hvd_stages_put(const struct hvd_stages *stages, enum hvd_kind kind, const c
     print(at, hvd_clock_us());
     print(waited, hvd_process_waited_us());
     HVD_LOG_KV(stages->log, HVD_LOG_DEBUG, SUBSYSTEM, "object came",
-               {"resource", hvd_kind_info(kind)->resource}, {"name", hvd_json_text(meta, "name")},
-               {"version", hvd_json_text(meta, "resourceVersion")}, {"look", look},
+               {"resource", hvd_kind_info(kind)->resource},
+               {"name", hvd_kube_api_text(meta, "name")},
+               {"version", hvd_kube_api_text(meta, "resourceVersion")}, {"look", look},
                {"before_us", before}, {"woken_us", woken}, {"looked_us", looked}, {"at_us", at},
                {"waited_us", waited});
 }

@@ -19,28 +19,28 @@ static const struct {
 #undef X
 };
 
-const char *hvd_verb_name(hvd_verb_t verb)
+const char *hvd_kube_api_verb_name(hvd_verb_t verb)
 {
     return verb < HVD_VERB_COUNT ? verbs[verb].name : "unknown";
 }
 
-const char *hvd_verb_method(hvd_verb_t verb)
+const char *hvd_kube_api_verb_method(hvd_verb_t verb)
 {
     return verb < HVD_VERB_COUNT ? verbs[verb].method : "GET";
 }
 
-const char *hvd_json_text(const cJSON *object, const char *key)
+const char *hvd_kube_api_text(const cJSON *object, const char *key)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
 
     return text ? text : "";
 }
 
-const char *hvd_kube_describe(const struct hvd_kube_request *request, char *out, size_t size)
+const char *hvd_kube_api_describe(const struct hvd_kube_request *request, char *out, size_t size)
 {
     const struct hvd_url_path *path = &request->path;
 
-    (void)snprintf(out, size, "%s %s%s%s%s%s%s%s", hvd_verb_name(request->verb),
+    (void)snprintf(out, size, "%s %s%s%s%s%s%s%s", hvd_kube_api_verb_name(request->verb),
                    hvd_kind_info(path->kind)->resource, path->subresource ? "/" : "",
                    path->subresource ? path->subresource : "", path->ns || path->name ? " " : "",
                    path->ns ? path->ns : "", path->ns && path->name ? "/" : "",
@@ -60,10 +60,10 @@ static bool is_about_another_object(const cJSON *body)
 
     cJSON_ArrayForEach(cause, cJSON_GetObjectItemCaseSensitive(details, "causes"))
     {
-        if (strcmp(hvd_json_text(cause, "field"), "metadata.uid") == 0)
+        if (strcmp(hvd_kube_api_text(cause, "field"), "metadata.uid") == 0)
             return true;
     }
-    return strcmp(hvd_json_text(body, "message"),
+    return strcmp(hvd_kube_api_text(body, "message"),
                   "the server rejected our request due to an error in our request") == 0;
 }
 
@@ -73,7 +73,7 @@ static bool is_about_another_object(const cJSON *body)
  */
 static bool is_of_webhook(const cJSON *body)
 {
-    const char *message = hvd_json_text(body, "message");
+    const char *message = hvd_kube_api_text(body, "message");
 
     return hvd_str_has_prefix(message, "admission webhook \"") ||
            hvd_str_has_prefix(message, "Internal error occurred: failed calling webhook \"");
@@ -90,7 +90,7 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
 {
     const struct hvd_url_path *path = &request->path;
     const cJSON *details = cJSON_GetObjectItemCaseSensitive(body, "details");
-    const char *kind = hvd_json_text(details, "kind");
+    const char *kind = hvd_kube_api_text(details, "kind");
     const bool is_group =
         path->kind == HVD_KIND_VOLCANO_PODGROUP || path->kind == HVD_KIND_PLUGINS_PODGROUP;
 
@@ -98,13 +98,13 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
         (request->verb == HVD_VERB_LIST || request->verb == HVD_VERB_WATCH ||
          (is_group && (request->verb == HVD_VERB_GET || request->verb == HVD_VERB_DELETE))))
         return true;
-    if (strcmp(hvd_json_text(body, "kind"), "Status") != 0)
+    if (strcmp(hvd_kube_api_text(body, "kind"), "Status") != 0)
         return false;
     if (code != 404)
         return true;
-    return strcmp(hvd_json_text(body, "reason"), "NotFound") == 0 &&
+    return strcmp(hvd_kube_api_text(body, "reason"), "NotFound") == 0 &&
            (!path->name || request->verb == HVD_VERB_CREATE ||
-            (strcmp(hvd_json_text(details, "name"), path->name) == 0 &&
+            (strcmp(hvd_kube_api_text(details, "name"), path->name) == 0 &&
              (!*kind || strcmp(kind, hvd_kind_info(path->kind)->resource) == 0)));
 }
 
@@ -113,9 +113,9 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
 static bool is_success(const cJSON *body)
 {
     const cJSON *code = cJSON_GetObjectItemCaseSensitive(body, "code");
-    const char *status = hvd_json_text(body, "status");
+    const char *status = hvd_kube_api_text(body, "status");
 
-    return strcmp(hvd_json_text(body, "kind"), "Status") == 0 &&
+    return strcmp(hvd_kube_api_text(body, "kind"), "Status") == 0 &&
            (!*status || strcmp(status, "Success") == 0) &&
            !(cJSON_IsNumber(code) && code->valuedouble >= 300);
 }
@@ -128,8 +128,8 @@ static bool is_of_another(const struct hvd_kube_request *request, const cJSON *b
 {
     const struct hvd_url_path *path = &request->path;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(body, "metadata");
-    const char *name = hvd_json_text(meta, "name"), *ns = hvd_json_text(meta, "namespace");
-    const char *kind = hvd_json_text(body, "kind");
+    const char *name = hvd_kube_api_text(meta, "name"), *ns = hvd_kube_api_text(meta, "namespace");
+    const char *kind = hvd_kube_api_text(body, "kind");
     const bool is_deletion = request->verb == HVD_VERB_DELETE;
 
     if (!path->name || !body ||
@@ -147,11 +147,11 @@ static hvd_status_t refuse_another(const struct hvd_kube_request *request, long 
                                    const cJSON *body, struct hvd_err *err)
 {
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(body, "metadata");
-    const char *kind = hvd_json_text(body, "kind"), *ns = hvd_json_text(meta, "namespace");
-    const char *name = hvd_json_text(meta, "name");
+    const char *kind = hvd_kube_api_text(body, "kind"), *ns = hvd_kube_api_text(meta, "namespace");
+    const char *name = hvd_kube_api_text(meta, "name");
     char what[512];
 
-    (void)hvd_kube_describe(request, what, sizeof(what));
+    (void)hvd_kube_api_describe(request, what, sizeof(what));
     hvd_err_set(err, HVD_ERR_UNAVAILABLE, (int)code,
                 "%s: HTTP %ld with another object, %.63s %.63s%s%.253s: check proxies and webhooks "
                 "before the API server",
@@ -181,8 +181,8 @@ static hvd_status_t status_of(long code, const cJSON *body)
     if (code == 404)
         return HVD_ERR_NOT_FOUND;
     if (code == 409)
-        return strcmp(hvd_json_text(body, "reason"), "AlreadyExists") == 0 ? HVD_ERR_EXISTS
-                                                                           : HVD_ERR_CONFLICT;
+        return strcmp(hvd_kube_api_text(body, "reason"), "AlreadyExists") == 0 ? HVD_ERR_EXISTS
+                                                                               : HVD_ERR_CONFLICT;
     if (code == 410)
         return HVD_ERR_GONE;
     if (code == 413)
@@ -192,20 +192,20 @@ static hvd_status_t status_of(long code, const cJSON *body)
     return HVD_ERR_SYSTEM;
 }
 
-hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, const cJSON *body,
-                            struct hvd_err *err)
+hvd_status_t hvd_kube_api_judge(const struct hvd_kube_request *request, long code,
+                                const cJSON *body, struct hvd_err *err)
 {
     const bool is_stray =
         is_fact(code) && !is_of_webhook(body) && !is_of_server(request, code, body);
     hvd_status_t st = is_stray ? HVD_ERR_UNAVAILABLE : status_of(code, body);
-    const char *text = hvd_json_text(body, "message");
+    const char *text = hvd_kube_api_text(body, "message");
     char what[512];
 
     if (st == HVD_OK && is_of_another(request, body))
         return refuse_another(request, code, body, err);
     if (st == HVD_OK)
         return st;
-    (void)hvd_kube_describe(request, what, sizeof(what));
+    (void)hvd_kube_api_describe(request, what, sizeof(what));
     if (code == 401)
         hvd_err_set(err, st, (int)code,
                     "%s: HTTP 401: the API server does not know us: the token or the client "

@@ -33,10 +33,10 @@ typedef enum hvd_verb {
 } hvd_verb_t;
 
 /* "create" and the like. Never NULL. */
-const char *hvd_verb_name(hvd_verb_t verb);
+const char *hvd_kube_api_verb_name(hvd_verb_t verb);
 
 /* "POST" and the like. Never NULL. */
-const char *hvd_verb_method(hvd_verb_t verb);
+const char *hvd_kube_api_verb_method(hvd_verb_t verb);
 
 /* How a request ended. Everything is borrowed for the call. */
 struct hvd_kube_response {
@@ -103,13 +103,13 @@ struct hvd_kube_api {
  * something else, is HVD_ERR_UNAVAILABLE: something before the server answered. So is a success
  * with another object than the request names.
  */
-hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, const cJSON *body,
-                            struct hvd_err *err);
+hvd_status_t hvd_kube_api_judge(const struct hvd_kube_request *request, long code,
+                                const cJSON *body, struct hvd_err *err);
 
 /* Writes "verb resource ns/name" for messages into out; returns out. */
-const char *hvd_kube_describe(const struct hvd_kube_request *request, char *out, size_t size);
+const char *hvd_kube_api_describe(const struct hvd_kube_request *request, char *out, size_t size);
 
 /* The string at key of an object (any of them may be absent), else "". Borrowed from object. */
-const char *hvd_json_text(const cJSON *object, const char *key);
+const char *hvd_kube_api_text(const cJSON *object, const char *key);
 
 #endif

@@ -70,14 +70,14 @@ struct hvd_kube_client {
     struct hvd_kube_api api;
     CURLM *multi;
     struct hvd_kube_call *calls;
-    int64_t heard_ms; /* when anything came from the server last */
+    int64_t received_ms; /* when anything came from the server last */
     bool is_closing;
     bool is_ahead;   /* of the last step: what has ended since is not known yet */
     bool has_unsent; /* requests that libcurl has not looked at yet */
     bool is_deaf;    /* a request timed out and nothing came since it was sent */
 };
 
-hvd_status_t hvd_kube_global_init(struct hvd_err *err)
+hvd_status_t hvd_kube_client_global_init(struct hvd_err *err)
 {
     CURLcode rc = curl_global_init(CURL_GLOBAL_DEFAULT);
 
@@ -86,7 +86,7 @@ hvd_status_t hvd_kube_global_init(struct hvd_err *err)
     return HVD_OK;
 }
 
-void hvd_kube_global_fini(void)
+void hvd_kube_client_global_fini(void)
 {
     curl_global_cleanup();
 }
@@ -156,9 +156,9 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
     const struct hvd_strview bytes = {data, size * n};
     long code = 0;
 
-    call->client->heard_ms = hvd_kube_now_ms();
+    call->client->received_ms = hvd_kube_session_now_ms();
     if (call->request.verb != HVD_VERB_WATCH && bytes.len)
-        call->whole_ms = data[bytes.len - 1] == '\n' ? call->client->heard_ms : 0;
+        call->whole_ms = data[bytes.len - 1] == '\n' ? call->client->received_ms : 0;
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
     if (call->request.on_data && code >= 200 && code < 300)
         call->data_status = call->request.on_data(call->request.ctx, bytes);
@@ -171,7 +171,7 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
 static void note_date(struct hvd_kube_call *call, long code)
 {
     const struct hvd_kube_client_options *options = &call->client->options;
-    const struct hvd_kube_date date = {call->date_s, call->sent_ms, call->client->heard_ms};
+    const struct hvd_kube_date date = {call->date_s, call->sent_ms, call->client->received_ms};
 
     if (options->dated && call->date_s && code >= 200 && code < 500)
         options->dated(options->observe_ctx, &date);
@@ -185,7 +185,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     size_t len = size * n;
     long code = 0;
 
-    call->client->heard_ms = hvd_kube_now_ms();
+    call->client->received_ms = hvd_kube_session_now_ms();
     if (len > 2 || (len && data[0] != '\r' && data[0] != '\n')) {
         int64_t date_s = hvd_httpdate_parse((struct hvd_strview){data, len});
         call->date_s = date_s ? date_s : call->date_s;
@@ -254,7 +254,8 @@ static CURLcode set_headers(struct hvd_kube_call *call)
 static CURLcode set_body(struct hvd_kube_call *call)
 {
     const struct hvd_kube_request *r = &call->request;
-    CURLcode rc = curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, hvd_verb_method(r->verb));
+    CURLcode rc =
+        curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, hvd_kube_api_verb_method(r->verb));
 
     if (rc == CURLE_OK && r->body) {
         rc = curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(r->body));
@@ -361,7 +362,7 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     call->client = client;
     hvd_buf_init(&call->body, COPY_MAX);
     copy_request(call, request);
-    call->sent_ms = hvd_kube_now_ms();
+    call->sent_ms = hvd_kube_session_now_ms();
     (void)hvd_kube_session_refresh(&client->session, call->sent_ms, false);
     st = put_url(client, request, &url);
     if (st != HVD_OK)
@@ -407,7 +408,7 @@ static hvd_status_t judge_transport(const struct hvd_kube_call *call, CURLcode r
     hvd_status_t st = rc == CURLE_OPERATION_TIMEDOUT ? HVD_ERR_TIMEOUT : HVD_ERR_UNAVAILABLE;
     char what[512];
 
-    (void)hvd_kube_describe(&call->request, what, sizeof(what));
+    (void)hvd_kube_api_describe(&call->request, what, sizeof(what));
     if (call->data_status != HVD_OK)
         return HVD_FAIL(err, call->data_status, 0, "%s: %s", what,
                         hvd_status_str(call->data_status));
@@ -425,7 +426,7 @@ static bool retry_with_new_token(struct hvd_kube_call *call, long code)
 
     if (code != 401 || call->is_retried || !client->session.config->token_file)
         return false;
-    (void)hvd_kube_session_refresh(&client->session, hvd_kube_now_ms(), true);
+    (void)hvd_kube_session_refresh(&client->session, hvd_kube_session_now_ms(), true);
     for (struct curl_slist *h = call->headers; h; h = h->next)
         if (hvd_str_has_prefix(h->data, "Authorization: Bearer "))
             sent = h->data + strlen("Authorization: Bearer ");
@@ -458,7 +459,8 @@ static bool is_unheard(const struct hvd_kube_call *call, CURLcode rc)
     curl_off_t ready_us = 0;
 
     (void)curl_easy_getinfo(call->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-    return rc == CURLE_OPERATION_TIMEDOUT && ready_us > 0 && call->client->heard_ms < call->sent_ms;
+    return rc == CURLE_OPERATION_TIMEDOUT && ready_us > 0 &&
+           call->client->received_ms < call->sent_ms;
 }
 
 /* The document of the body; *out stays NULL when there is none. Only memory can be short. */
@@ -499,15 +501,15 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     if (rc != CURLE_OK)
         response.status = judge_transport(call, rc, &err);
     else
-        response.status = hvd_kube_judge(&call->request, response.code, body, &err);
+        response.status = hvd_kube_api_judge(&call->request, response.code, body, &err);
     if (response.status == HVD_OK && read != HVD_OK)
-        response.status =
-            HVD_FAIL(&err, read, 0, "%s %s: out of memory", hvd_verb_name(call->request.verb),
-                     hvd_kind_info(call->request.path.kind)->resource);
+        response.status = HVD_FAIL(&err, read, 0, "%s %s: out of memory",
+                                   hvd_kube_api_verb_name(call->request.verb),
+                                   hvd_kind_info(call->request.path.kind)->resource);
     if (response.status == HVD_OK && !call->request.on_data && !body)
         response.status =
             HVD_FAIL(&err, HVD_ERR_UNAVAILABLE, (int)response.code, "%s: the answer is not JSON",
-                     hvd_kube_describe(&call->request, what, sizeof(what)));
+                     hvd_kube_api_describe(&call->request, what, sizeof(what)));
     response.retry_after_ms = (int64_t)retry_after_s * 1000;
     response.body = body;
     response.err = response.status == HVD_OK ? NULL : &err;
@@ -520,7 +522,7 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
  * reads the answer notices if something is missing. */
 static struct hvd_kube_call *find_late(const struct hvd_kube_client *client)
 {
-    const int64_t now_ms = hvd_kube_now_ms();
+    const int64_t now_ms = hvd_kube_session_now_ms();
     struct hvd_kube_call *call;
 
     DL_FOREACH(client->calls, call)
@@ -558,7 +560,7 @@ static void client_suspect(void *self, int64_t silent_ms)
 {
     struct hvd_kube_client *client = self;
 
-    if (hvd_kube_now_ms() - client->heard_ms >= silent_ms)
+    if (hvd_kube_session_now_ms() - client->received_ms >= silent_ms)
         hvd_kube_client_drop(client, silent);
 }
 
@@ -614,7 +616,7 @@ void hvd_kube_client_drop(struct hvd_kube_client *client, const char *why)
     (void)curl_multi_cleanup(client->multi);
     client->multi = new_multi();
     while ((call = next_dropped(client)) != NULL) {
-        (void)hvd_kube_describe(&call->request, what, sizeof(what));
+        (void)hvd_kube_api_describe(&call->request, what, sizeof(what));
         (void)snprintf(err.msg, sizeof(err.msg), "%s: %s", what, why);
         observe(call, 0);
         detach(call);

@@ -39,10 +39,10 @@ struct hvd_kube_client_options {
 struct hvd_kube_client;
 
 /* curl_easy_init and the like need this once per process, before threads. */
-hvd_status_t hvd_kube_global_init(struct hvd_err *err);
+hvd_status_t hvd_kube_client_global_init(struct hvd_err *err);
 
-/* Undoes hvd_kube_global_init. */
-void hvd_kube_global_fini(void);
+/* Undoes hvd_kube_client_global_init. */
+void hvd_kube_client_global_fini(void);
 
 /* *out is the caller's to destroy. Connects to nothing yet. HVD_ERR_NOMEM, or what a token file
  * that cannot be read gives. */

@@ -37,6 +37,6 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy);
 bool hvd_kube_session_add_auth(const struct hvd_kube_session *session, struct curl_slist **headers);
 
 /* Milliseconds of the monotonic clock that goes on while the machine is suspended. */
-int64_t hvd_kube_now_ms(void);
+int64_t hvd_kube_session_now_ms(void);
 
 #endif

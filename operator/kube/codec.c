@@ -14,7 +14,7 @@ static hvd_status_t decode_error(const cJSON *object, struct hvd_err *err)
 {
     const cJSON *code = cJSON_GetObjectItemCaseSensitive(object, "code");
     int http = cJSON_IsNumber(code) ? code->valueint : 0;
-    const char *text = hvd_json_text(object, "message");
+    const char *text = hvd_kube_api_text(object, "message");
 
     if (http == 410)
         return HVD_FAIL(err, HVD_ERR_GONE, http, "the server says: %s", text);
@@ -23,10 +23,10 @@ static hvd_status_t decode_error(const cJSON *object, struct hvd_err *err)
 
 static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct hvd_err *err)
 {
-    const char *type = hvd_json_text(doc, "type");
+    const char *type = hvd_kube_api_text(doc, "type");
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(doc, "object");
     const char *version =
-        hvd_json_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "resourceVersion");
+        hvd_kube_api_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "resourceVersion");
     hvd_watch_event_type_t t;
 
     if (strcmp(type, "ERROR") == 0)
@@ -45,8 +45,8 @@ static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct
     return HVD_OK;
 }
 
-hvd_status_t hvd_watch_decode(struct hvd_strview copy, struct hvd_watch_event *out,
-                              struct hvd_err *err)
+hvd_status_t hvd_kube_codec_watch(struct hvd_strview copy, struct hvd_watch_event *out,
+                                  struct hvd_err *err)
 {
     cJSON *doc = NULL;
     hvd_status_t st = hvd_object_parse(copy, true, &doc);
@@ -60,7 +60,7 @@ hvd_status_t hvd_watch_decode(struct hvd_strview copy, struct hvd_watch_event *o
     return st;
 }
 
-hvd_status_t hvd_watch_feed(struct hvd_picker *picker, struct hvd_strview bytes)
+hvd_status_t hvd_kube_codec_feed(struct hvd_picker *picker, struct hvd_strview bytes)
 {
     hvd_status_t st = HVD_OK;
 
@@ -79,15 +79,15 @@ hvd_status_t hvd_watch_feed(struct hvd_picker *picker, struct hvd_strview bytes)
     return st;
 }
 
-hvd_status_t hvd_list_decode(const cJSON *doc, struct hvd_list_page *out, struct hvd_err *err)
+hvd_status_t hvd_kube_codec_list(const cJSON *doc, struct hvd_list_page *out, struct hvd_err *err)
 {
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(doc, "metadata");
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(doc, "items");
-    const char *version = hvd_json_text(metadata, "resourceVersion");
+    const char *version = hvd_kube_api_text(metadata, "resourceVersion");
 
     /* An answer that says nothing of items would make all objects look gone; null means none. */
     if (!*version || (!cJSON_IsArray(items) && !cJSON_IsNull(items)))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the answer is not a list");
-    *out = (struct hvd_list_page){version, hvd_json_text(metadata, "continue")};
+    *out = (struct hvd_list_page){version, hvd_kube_api_text(metadata, "continue")};
     return HVD_OK;
 }

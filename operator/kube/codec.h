@@ -26,14 +26,14 @@ struct hvd_watch_event {
  * *out is untouched: HVD_ERR_GONE (list again), HVD_ERR_UNAVAILABLE for other errors that the
  * server reports, HVD_ERR_INVALID for a line that is no watch event, HVD_ERR_NOMEM. err tells why.
  */
-hvd_status_t hvd_watch_decode(struct hvd_strview copy, struct hvd_watch_event *out,
-                              struct hvd_err *err);
+hvd_status_t hvd_kube_codec_watch(struct hvd_strview copy, struct hvd_watch_event *out,
+                                  struct hvd_err *err);
 
 /*
  * Feeds bytes of a watch stream, cut anywhere, to a picker: each line is one text. Failures as
  * hvd_picker_feed; HVD_ERR_INVALID also for a line that ends too early. Empty lines are none.
  */
-hvd_status_t hvd_watch_feed(struct hvd_picker *picker, struct hvd_strview bytes);
+hvd_status_t hvd_kube_codec_feed(struct hvd_picker *picker, struct hvd_strview bytes);
 
 /* A page of a list without its items, borrowed from its document. */
 struct hvd_list_page {
@@ -42,6 +42,6 @@ struct hvd_list_page {
 };
 
 /* Reads a list document. HVD_ERR_INVALID when it is none; *out is untouched then. */
-hvd_status_t hvd_list_decode(const cJSON *doc, struct hvd_list_page *out, struct hvd_err *err);
+hvd_status_t hvd_kube_codec_list(const cJSON *doc, struct hvd_list_page *out, struct hvd_err *err);
 
 #endif

@@ -79,7 +79,8 @@ static hvd_status_t read_all(int fd, struct hvd_buf *buf)
     return st;
 }
 
-hvd_status_t hvd_kube_read_file(const char *path, size_t max, char **out, struct hvd_err *err)
+hvd_status_t hvd_kube_config_read_file(const char *path, size_t max, char **out,
+                                       struct hvd_err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct hvd_buf buf;
@@ -115,11 +116,11 @@ static hvd_status_t load_file(const char *path, struct hvd_kube_config *out, str
 
     if (!dir)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory", path);
-    st = hvd_kube_read_file(path, KUBECONFIG_MAX, &text, err);
+    st = hvd_kube_config_read_file(path, KUBECONFIG_MAX, &text, err);
     if (st == HVD_ERR_SYSTEM)
         st = HVD_ERR_INVALID;
     if (st == HVD_OK)
-        st = hvd_kube_config_parse(hvd_strview_of(text), dir, path, out, err);
+        st = hvd_kubeconfig_parse(hvd_strview_of(text), dir, path, out, err);
     free_secret(text);
     hvd_free(dir);
     return st;
@@ -175,7 +176,7 @@ static hvd_status_t load_in_cluster(const struct hvd_kube_config_sources *source
         st = HVD_FAIL(err, HVD_ERR_INVALID, errno, "in-cluster configuration: %s: %s",
                       config.ca_file, strerror(errno));
     if (st == HVD_OK && access(ns_file, R_OK) == 0)
-        st = hvd_kube_read_file(ns_file, NAMESPACE_MAX, &config.ns, err);
+        st = hvd_kube_config_read_file(ns_file, NAMESPACE_MAX, &config.ns, err);
     if (st == HVD_OK && config.ns)
         trim_end(config.ns);
     if (st == HVD_OK)

@@ -48,8 +48,8 @@ void hvd_kube_config_fini(struct hvd_kube_config *config);
  * must fini. Relative file names are put below dir. No I/O. origin names the document in messages.
  * HVD_ERR_INVALID names what is wrong and in which entry; *out is untouched on failure.
  */
-hvd_status_t hvd_kube_config_parse(struct hvd_strview text, const char *dir, const char *origin,
-                                   struct hvd_kube_config *out, struct hvd_err *err);
+hvd_status_t hvd_kubeconfig_parse(struct hvd_strview text, const char *dir, const char *origin,
+                                  struct hvd_kube_config *out, struct hvd_err *err);
 
 /* Where a configuration may come from; any of them NULL where there is none. */
 struct hvd_kube_config_sources {
@@ -72,6 +72,7 @@ hvd_status_t hvd_kube_config_load(const struct hvd_kube_config_sources *sources,
  * Reads a small file into a new terminated string (hvd_free it), of at most max bytes.
  * HVD_ERR_SYSTEM with errno, HVD_ERR_TOO_LARGE or HVD_ERR_NOMEM; the message names the file.
  */
-hvd_status_t hvd_kube_read_file(const char *path, size_t max, char **out, struct hvd_err *err);
+hvd_status_t hvd_kube_config_read_file(const char *path, size_t max, char **out,
+                                       struct hvd_err *err);
 
 #endif

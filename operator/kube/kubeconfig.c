@@ -273,8 +273,8 @@ static hvd_status_t read_document(struct reader *r, struct hvd_kube_config *out)
     return st;
 }
 
-hvd_status_t hvd_kube_config_parse(struct hvd_strview text, const char *dir, const char *origin,
-                                   struct hvd_kube_config *out, struct hvd_err *err)
+hvd_status_t hvd_kubeconfig_parse(struct hvd_strview text, const char *dir, const char *origin,
+                                  struct hvd_kube_config *out, struct hvd_err *err)
 {
     struct reader r = {.dir = dir, .origin = origin, .err = err};
     yaml_parser_t parser;

@@ -24,7 +24,7 @@
  * fits: one that is replaced counts for the next connection after so many seconds. */
 #define CA_CACHE_S 10L
 
-int64_t hvd_kube_now_ms(void)
+int64_t hvd_kube_session_now_ms(void)
 {
     struct timespec ts;
 
@@ -79,7 +79,7 @@ static void wipe(char *secret)
 static hvd_status_t read_token(const char *path, char **out, struct hvd_err *err)
 {
     char *text = NULL;
-    hvd_status_t st = hvd_kube_read_file(path, TOKEN_MAX, &text, err);
+    hvd_status_t st = hvd_kube_config_read_file(path, TOKEN_MAX, &text, err);
 
     if (st != HVD_OK)
         return st;
@@ -100,7 +100,7 @@ hvd_status_t hvd_kube_session_init(struct hvd_kube_session *session,
     *session = (struct hvd_kube_session){.config = config};
     if (config->token_file)
         st = read_token(config->token_file, &session->token, err);
-    session->token_read_ms = hvd_kube_now_ms();
+    session->token_read_ms = hvd_kube_session_now_ms();
     if (st == HVD_OK && config->tls_server_name && hvd_str_has_prefix(config->server, "https://"))
         return alias_server(session, config->tls_server_name, err);
     if (st == HVD_OK) {

@@ -55,9 +55,9 @@ struct hvd_watch {
     bool is_missing;    /* the server answered with 404 */
     bool is_open;       /* the server has accepted the watch */
     bool was_open;      /* at the last step */
-    bool has_heard;     /* something came since the last step */
+    bool has_received;  /* something came since the last step */
     int64_t changed_ms; /* when is_open changed; -1: before the first step */
-    int64_t heard_ms;
+    int64_t received_ms;
     int64_t begun_ms;    /* when the stream was asked for */
     unsigned n_silences; /* streams given up in a row because nothing came */
     uint64_t all_silences;
@@ -235,7 +235,7 @@ static hvd_status_t take_page(struct hvd_watch *watch, struct hvd_strview copy)
     if (st != HVD_OK)
         return HVD_FAIL(&watch->text_err, st, 0, "list of %s: %s", plural(watch),
                         hvd_status_str(st));
-    st = hvd_list_decode(doc, &page, &watch->text_err);
+    st = hvd_kube_codec_list(doc, &page, &watch->text_err);
     if (st == HVD_OK) {
         (void)snprintf(watch->page_version, sizeof(watch->page_version), "%s",
                        page.resource_version);
@@ -259,7 +259,7 @@ static hvd_status_t on_list_data(void *ctx, struct hvd_strview bytes)
 {
     struct hvd_watch *watch = ctx;
 
-    watch->has_heard = true;
+    watch->has_received = true;
     return hvd_picker_feed(&watch->picker, bytes);
 }
 
@@ -328,7 +328,7 @@ static void on_list_done(void *ctx, const struct hvd_kube_response *response)
         wait_for(watch, INT64_MAX / 2);
         return;
     }
-    watch->has_heard |= response->code != 0;
+    watch->has_received |= response->code != 0;
     watch->is_missing = st == HVD_ERR_NOT_FOUND;
     if (st == HVD_OK)
         st = hvd_picker_end(&watch->picker);
@@ -396,10 +396,10 @@ static void start_list(struct hvd_watch *watch)
 static void on_probe_done(void *ctx, const struct hvd_kube_response *response)
 {
     struct hvd_watch *watch = ctx;
-    const char *version = hvd_json_text(
+    const char *version = hvd_kube_api_text(
         cJSON_GetObjectItemCaseSensitive(response->body, "metadata"), "resourceVersion");
 
-    watch->has_heard |= response->code != 0;
+    watch->has_received |= response->code != 0;
     if (response->status == HVD_ERR_CANCELED) {
         wait_for(watch, INT64_MAX / 2);
     } else if (response->status != HVD_OK) {
@@ -454,7 +454,7 @@ static hvd_status_t take_line(void *ctx, struct hvd_strview copy, bool is_item)
     struct hvd_watch *watch = ctx;
     const struct hvd_watch_handler *h = &watch->options.handler;
     struct hvd_watch_event event;
-    hvd_status_t st = hvd_watch_decode(copy, &event, &watch->text_err);
+    hvd_status_t st = hvd_kube_codec_watch(copy, &event, &watch->text_err);
 
     (void)is_item;
     if (st != HVD_OK)
@@ -483,16 +483,16 @@ static void on_watch_open(void *ctx)
     struct hvd_watch *watch = ctx;
 
     watch->is_open = true;
-    watch->has_heard = true;
+    watch->has_received = true;
 }
 
 static hvd_status_t on_watch_data(void *ctx, struct hvd_strview bytes)
 {
     struct hvd_watch *watch = ctx;
 
-    watch->has_heard = true;
+    watch->has_received = true;
     watch->n_silences = 0;
-    return hvd_watch_feed(&watch->picker, bytes);
+    return hvd_kube_codec_feed(&watch->picker, bytes);
 }
 
 static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
@@ -601,9 +601,10 @@ static void start_watch(struct hvd_watch *watch, int64_t now_ms)
 
 static int64_t silent_at_ms(const struct hvd_watch *watch)
 {
-    int64_t heard_ms = watch->heard_ms > watch->begun_ms ? watch->heard_ms : watch->begun_ms;
+    int64_t received_ms =
+        watch->received_ms > watch->begun_ms ? watch->received_ms : watch->begun_ms;
 
-    return heard_ms + SILENCE_MS;
+    return received_ms + SILENCE_MS;
 }
 
 /*
@@ -676,9 +677,9 @@ static void note_health(struct hvd_watch *watch, int64_t now_ms)
     if (watch->is_open != watch->was_open || watch->changed_ms < 0)
         watch->changed_ms = now_ms;
     watch->was_open = watch->is_open;
-    if (watch->has_heard)
-        watch->heard_ms = now_ms;
-    watch->has_heard = false;
+    if (watch->has_received)
+        watch->received_ms = now_ms;
+    watch->has_received = false;
 }
 
 /* A list has a deadline of its own. */
@@ -757,7 +758,7 @@ struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch)
         .is_missing = watch->is_missing,
         .is_open = watch->was_open,
         .changed_ms = watch->changed_ms,
-        .heard_ms = watch->heard_ms,
+        .received_ms = watch->received_ms,
         .n_silences = watch->all_silences,
         .n_cuts = watch->n_cuts,
         .problem = watch->problem,

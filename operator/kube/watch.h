@@ -93,7 +93,7 @@ struct hvd_watch_health {
     bool is_missing;     /* the server does not know the resource */
     bool is_open;        /* the server has accepted the watch and the stream has not ended */
     int64_t changed_ms;  /* when is_open became what it is */
-    int64_t heard_ms;    /* when anything came last, bookmarks included; 0: never */
+    int64_t received_ms; /* when anything came last, bookmarks included; 0: never */
     uint64_t n_silences; /* streams that were given up because nothing came for 90 s */
     unsigned n_cuts;     /* streams that ended before their time, as when a definition is removed */
     const char *problem; /* what ended it last; "" when nothing did. Borrowed until the next step */

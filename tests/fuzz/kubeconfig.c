@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hvd_err err = {0};
     char *text = fuzz_text(data, size);
 
-    if (hvd_kube_config_parse((struct hvd_strview){text, size}, "/dir", "fuzz", &config, &err) ==
+    if (hvd_kubeconfig_parse((struct hvd_strview){text, size}, "/dir", "fuzz", &config, &err) ==
         HVD_OK) {
         MUST(config.server && strncmp(config.server, "http", 4) == 0);
         MUST(!config.ca_file || !config.ca_data);

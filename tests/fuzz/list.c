@@ -38,7 +38,7 @@ static hvd_status_t take(void *ctx, struct hvd_strview copy, bool is_item)
     if (is_item && hvd_object_parse(copy, false, &document) == HVD_OK)
         take_item(seen, document);
     else if (!is_item && hvd_json_read(copy, &document) == HVD_OK &&
-             hvd_list_decode(document, &page, &err) == HVD_OK)
+             hvd_kube_codec_list(document, &page, &err) == HVD_OK)
         MUST(page.resource_version[0] && page.continue_token);
     hvd_json_drop(document);
     seen->n_items += is_item;

@@ -18,7 +18,7 @@ static hvd_status_t take_line(void *ctx, struct hvd_strview line, bool is_item)
 
     MUST(!is_item);
     *hash = mix(*hash, line.data, line.len);
-    if (hvd_watch_decode(line, &event, &err) != HVD_OK) {
+    if (hvd_kube_codec_watch(line, &event, &err) != HVD_OK) {
         MUST(err.msg[0]);
         return HVD_OK;
     }
@@ -39,7 +39,7 @@ static uint64_t lines_of(const char *text, size_t size, size_t piece)
     hvd_picker_init(&picker, &options);
     for (size_t at = 0; at < size && st == HVD_OK; at += piece) {
         const size_t len = size - at < piece ? size - at : piece;
-        st = hvd_watch_feed(&picker, (struct hvd_strview){text + at, len});
+        st = hvd_kube_codec_feed(&picker, (struct hvd_strview){text + at, len});
     }
     hvd_picker_fini(&picker);
     return hash ^ (uint64_t)(st + 1024);

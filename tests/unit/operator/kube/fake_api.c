@@ -17,7 +17,7 @@ static hvd_status_t fake_send(void *self, const struct hvd_kube_request *request
     assert_true(fake->n_calls < FAKE_MAX_CALLS);
     /* What the chart gives no right to, no test may need. */
     assert_true(request->path.subresource ||
-                hvd_kind_allows(request->path.kind, hvd_verb_name(request->verb)));
+                hvd_kind_allows(request->path.kind, hvd_kube_api_verb_name(request->verb)));
     call = &fake->calls[fake->n_calls++];
     call->request = *request;
     (void)snprintf(call->query, sizeof(call->query), "%s", request->query ? request->query : "");
@@ -91,7 +91,7 @@ void fake_api_answer(struct hvd_kube_call *call, long code, const char *body)
 
     assert_true(call->is_open);
     call->is_open = false;
-    response.status = st == HVD_OK ? hvd_kube_judge(&call->request, code, doc, &err) : st;
+    response.status = st == HVD_OK ? hvd_kube_api_judge(&call->request, code, doc, &err) : st;
     response.err = response.status == HVD_OK ? NULL : &err;
     call->request.on_done(call->request.ctx, &response);
     cJSON_Delete(doc);

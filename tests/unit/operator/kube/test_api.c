@@ -19,7 +19,7 @@ static hvd_status_t judge_of(hvd_verb_t verb, long code, const char *body, struc
 
     of_verb.verb = verb;
     *err = (struct hvd_err){0};
-    st = hvd_kube_judge(&of_verb, code, doc, err);
+    st = hvd_kube_api_judge(&of_verb, code, doc, err);
     cJSON_Delete(doc);
     return st;
 }
@@ -175,8 +175,8 @@ static void a_podgroup_without_its_definition_is_gone(void **state)
     for (size_t i = 0; i < 4; i++) {
         of_group.verb = verbs[i % 2];
         of_group.path.kind = kinds[i / 2];
-        assert_int_equal(hvd_kube_judge(&of_group, 404, NULL, &err), HVD_ERR_NOT_FOUND);
-        assert_int_equal(hvd_kube_judge(&of_group, 403, NULL, &err), HVD_ERR_UNAVAILABLE);
+        assert_int_equal(hvd_kube_api_judge(&of_group, 404, NULL, &err), HVD_ERR_NOT_FOUND);
+        assert_int_equal(hvd_kube_api_judge(&of_group, 403, NULL, &err), HVD_ERR_UNAVAILABLE);
     }
 }
 
@@ -245,8 +245,8 @@ static void collections_and_subresources_are_described(void **state)
     char out[128];
 
     (void)state;
-    assert_string_equal(hvd_kube_describe(&list, out, sizeof(out)), "list pods");
-    assert_string_equal(hvd_kube_describe(&patch, out, sizeof(out)),
+    assert_string_equal(hvd_kube_api_describe(&list, out, sizeof(out)), "list pods");
+    assert_string_equal(hvd_kube_api_describe(&patch, out, sizeof(out)),
                         "patch horovodjobs/status a/b");
 }
 

@@ -186,9 +186,9 @@ int main(void)
                                                  start_server, stop_server, cut),
     };
 
-    if (hvd_kube_global_init(&err) != HVD_OK)
+    if (hvd_kube_client_global_init(&err) != HVD_OK)
         return 1;
     const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    hvd_kube_global_fini();
+    hvd_kube_client_global_fini();
     return n_failed;
 }

@@ -25,7 +25,7 @@ static void events_are_decoded_by_type(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct hvd_watch_event event;
 
-        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, NULL), HVD_OK);
+        assert_int_equal(hvd_kube_codec_watch(hvd_strview_of(rows[i].line), &event, NULL), HVD_OK);
         assert_int_equal(event.type, rows[i].type);
         assert_string_equal(event.resource_version, "7");
         hvd_json_drop(event.doc);
@@ -55,7 +55,7 @@ static void errors_in_the_stream_tell_what_to_do(void **state)
         struct hvd_watch_event event = {.resource_version = "untouched"};
         struct hvd_err err = {0};
 
-        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, &err),
+        assert_int_equal(hvd_kube_codec_watch(hvd_strview_of(rows[i].line), &event, &err),
                          rows[i].expected);
         assert_string_equal(event.resource_version, "untouched");
         assert_true(err.msg[0] != '\0');
@@ -70,10 +70,10 @@ static void lists_have_items_a_version_and_perhaps_more_pages(void **state)
     struct hvd_list_page page;
 
     (void)state;
-    assert_int_equal(hvd_list_decode(doc, &page, NULL), HVD_OK);
+    assert_int_equal(hvd_kube_codec_list(doc, &page, NULL), HVD_OK);
     assert_string_equal(page.resource_version, "9");
     assert_string_equal(page.continue_token, "tok");
-    assert_int_equal(hvd_list_decode(last, &page, NULL), HVD_OK);
+    assert_int_equal(hvd_kube_codec_list(last, &page, NULL), HVD_OK);
     assert_string_equal(page.continue_token, "");
     cJSON_Delete(doc);
     cJSON_Delete(last);
@@ -93,11 +93,11 @@ static void what_is_no_list_is_refused(void **state)
         cJSON *doc = cJSON_Parse(bad[i]);
         struct hvd_list_page page = {.continue_token = "untouched"};
 
-        assert_int_equal(hvd_list_decode(doc, &page, NULL), HVD_ERR_INVALID);
+        assert_int_equal(hvd_kube_codec_list(doc, &page, NULL), HVD_ERR_INVALID);
         assert_string_equal(page.continue_token, "untouched");
         cJSON_Delete(doc);
     }
-    assert_int_equal(hvd_list_decode(NULL, &(struct hvd_list_page){0}, NULL), HVD_ERR_INVALID);
+    assert_int_equal(hvd_kube_codec_list(NULL, &(struct hvd_list_page){0}, NULL), HVD_ERR_INVALID);
 }
 
 struct lines {
@@ -126,9 +126,9 @@ static hvd_status_t feed(const char *text, size_t cut, struct lines *lines)
 
     *lines = (struct lines){.n = 0};
     hvd_picker_init(&picker, &options);
-    st = hvd_watch_feed(&picker, (struct hvd_strview){text, cut});
+    st = hvd_kube_codec_feed(&picker, (struct hvd_strview){text, cut});
     if (st == HVD_OK)
-        st = hvd_watch_feed(&picker, hvd_strview_of(text + cut));
+        st = hvd_kube_codec_feed(&picker, hvd_strview_of(text + cut));
     hvd_picker_fini(&picker);
     return st;
 }
@@ -177,7 +177,7 @@ static void an_event_that_is_no_json_names_its_object(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct hvd_watch_event event;
 
-        assert_int_equal(hvd_watch_decode(hvd_strview_of(lines[i]), &event, NULL), HVD_OK);
+        assert_int_equal(hvd_kube_codec_watch(hvd_strview_of(lines[i]), &event, NULL), HVD_OK);
         assert_string_equal(event.resource_version, "7");
         assert_string_equal(hvd_json_str(event.object, "metadata.name"), "a");
         assert_string_equal(hvd_object_trouble(event.object), "it holds a value that is no JSON");
@@ -197,7 +197,7 @@ static void a_failed_allocation_is_no_event_and_leaks_nothing(void **state)
     hvd_json_use_base_memory();
     HVD_MEM_TORTURE({
         struct hvd_watch_event event;
-        hvd_status_t st = hvd_watch_decode(hvd_strview_of(line), &event, NULL);
+        hvd_status_t st = hvd_kube_codec_watch(hvd_strview_of(line), &event, NULL);
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
         if (st == HVD_OK)
             hvd_json_drop(event.doc);

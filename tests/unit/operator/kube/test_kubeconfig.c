@@ -16,7 +16,7 @@
 
 static hvd_status_t parse(const char *text, struct hvd_kube_config *out, struct hvd_err *err)
 {
-    return hvd_kube_config_parse(hvd_strview_of(text), "/etc/k", "file", out, err);
+    return hvd_kubeconfig_parse(hvd_strview_of(text), "/etc/k", "file", out, err);
 }
 
 static void the_current_context_is_read(void **state)

@@ -24,7 +24,8 @@ struct bench {
 static void hear(struct bench *bench, const char *what, const cJSON *object)
 {
     size_t len = strlen(bench->heard);
-    const char *name = hvd_json_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "name");
+    const char *name =
+        hvd_kube_api_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "name");
 
     (void)snprintf(bench->heard + len, sizeof(bench->heard) - len, "%s%s%s", what, name,
                    hvd_object_trouble(object) ? "!" : "");
@@ -786,17 +787,17 @@ static void its_health_tells_an_open_stream_from_one_that_is_not(void **state)
     health = hvd_watch_health(b.watch);
     assert_true(health.is_open);
     assert_int_equal(health.changed_ms, 30);
-    assert_int_equal(health.heard_ms, 30);
+    assert_int_equal(health.received_ms, 30);
     assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("ADDED", "a", "6")), HVD_OK);
     (void)hvd_watch_step(b.watch, 40);
-    assert_int_equal(hvd_watch_health(b.watch).heard_ms, 40);
+    assert_int_equal(hvd_watch_health(b.watch).received_ms, 40);
     assert_string_equal(hvd_watch_health(b.watch).problem, "");
     fake_api_break(fake_api_last(&b.fake), HVD_ERR_UNAVAILABLE);
     (void)hvd_watch_step(b.watch, 50);
     health = hvd_watch_health(b.watch);
     assert_true(health.is_synced && !health.is_open);
     assert_int_equal(health.changed_ms, 50);
-    assert_int_equal(health.heard_ms, 40);
+    assert_int_equal(health.received_ms, 40);
     assert_string_not_equal(health.problem, "");
     hvd_watch_destroy(b.watch);
 }
