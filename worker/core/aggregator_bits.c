@@ -57,7 +57,7 @@ void hvd_aggregator_uncache(struct hvd_aggregator *r, uint32_t slot)
     page->joinable &= ~bit_of(slot);
     page->sent &= ~bit_of(slot);
     page->due &= ~bit_of(slot);
-    page->n_told[slot % 64] = 0;
+    page->n_reported[slot % 64] = 0;
     page->since[slot % 64] = r->epoch;
     r->changed = r->epoch;
     for (int branch = 0; branch < r->n_branches; branch++)
@@ -124,7 +124,7 @@ static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
     page->sent |= among;
     page->due |= among;
     for (uint64_t bits = among; bits != 0; bits &= bits - 1)
-        page->n_told[__builtin_ctzll(bits)] = 0;
+        page->n_reported[__builtin_ctzll(bits)] = 0;
     if (index >= r->n_due)
         r->n_due = index + 1;
 }
@@ -250,9 +250,9 @@ static hvd_status_t tell(struct hvd_aggregator *r, uint32_t slot, int64_t now_ns
     hvd_status_t st = HVD_OK;
     const int n = ranges_of(r, slot, &n_ranges);
 
-    if (n == page->n_told[slot % 64])
+    if (n == page->n_reported[slot % 64])
         return HVD_OK;
-    page->n_told[slot % 64] = n;
+    page->n_reported[slot % 64] = n;
     if (r->partial.len == 0)
         st = hvd_message_begin_partial(&r->partial, r->options.set, r->epoch);
     const struct hvd_by by = {.ranges = r->ranges,

@@ -20,7 +20,7 @@ struct hvd_aggregator_page {
     uint64_t due;       /* the same, not sent yet */
     uint64_t since[64]; /* bits of ranks that have not seen this plan mean something else */
     int64_t begun_ns[64];
-    int n_told[64];                        /* branches that the parent was told of, in a PARTIAL */
+    int n_reported[64];                    /* branches that the parent was told of, in a PARTIAL */
     struct hvd_aggregator_slot *slots[64]; /* owned; NULL: not in use */
     uint64_t seen[];                       /* by branch: what it has requested */
 };

@@ -11,12 +11,12 @@ struct neighbour {
     bool is_parent;
     bool has_come;
     bool is_mute;
-    bool is_over; /* it has said its last word here: DONE, or GO of the parent */
-    bool is_told; /* this rank has */
+    bool is_over;     /* it has said its last word here: DONE, or GO of the parent */
+    bool is_reported; /* this rank has */
     bool is_warned;
     bool is_lost;
     int64_t interval_ns; /* between its beats */
-    int64_t heard_ns;    /* before it has come: when this rank did */
+    int64_t received_ns; /* before it has come: when this rank did */
     int64_t sent_ns;     /* the last beat to it; 0: none */
     bool must_send;      /* what is to be done */
     bool must_warn;
@@ -63,7 +63,7 @@ hvd_status_t hvd_arrival_create(const struct hvd_arrival_options *options, int64
     for (int i = 0; i < n_children; i++)
         a->neighbours[a->n++].rank = options->rank * HVD_ARRIVAL_FANOUT + 1 + i;
     for (int i = 0; i < n; i++)
-        a->neighbours[i].heard_ns = now_ns;
+        a->neighbours[i].received_ns = now_ns;
     *out = a;
     return HVD_OK;
 }
@@ -89,14 +89,14 @@ int hvd_arrival_rank(const struct hvd_arrival *a, int i)
     return a->neighbours[i].rank;
 }
 
-void hvd_arrival_heard(struct hvd_arrival *a, int i, enum hvd_arrival_message what,
-                       int64_t interval_ns, int64_t now_ns)
+void hvd_arrival_received(struct hvd_arrival *a, int i, enum hvd_arrival_message what,
+                          int64_t interval_ns, int64_t now_ns)
 {
     struct neighbour *n = &a->neighbours[i];
 
     n->has_come = true;
     n->is_warned = false;
-    n->heard_ns = now_ns;
+    n->received_ns = now_ns;
     if (what == HVD_ARRIVAL_BEAT) {
         n->interval_ns = interval_ns;
         n->is_mute = interval_ns == 0;
@@ -131,7 +131,7 @@ static bool choose_message(const struct hvd_arrival *a, const struct neighbour *
 {
     const int64_t interval_ns = hvd_arrival_interval(a);
 
-    if (n->is_told)
+    if (n->is_reported)
         return false;
     if (n->sent_ns == 0) {
         *message = HVD_ARRIVAL_BEAT;
@@ -152,7 +152,7 @@ static int64_t at_least(int64_t a, int64_t b)
 
 static void look_at(struct hvd_arrival *a, struct neighbour *n)
 {
-    const int64_t silent_ns = a->ticked_ns - n->heard_ns;
+    const int64_t silent_ns = a->ticked_ns - n->received_ns;
     const int64_t rest_ns = BEATS_MISSING * n->interval_ns;
 
     n->must_warn = n->must_lose = false;
@@ -171,7 +171,7 @@ void hvd_arrival_tick(struct hvd_arrival *a, int64_t now_ns)
     for (int i = 0; i < a->n; i++) {
         struct neighbour *n = &a->neighbours[i];
         if (gap_ns > a->warning_ns / 2) /* this rank did not run */
-            n->heard_ns = n->heard_ns + gap_ns < now_ns ? n->heard_ns + gap_ns : now_ns;
+            n->received_ns = n->received_ns + gap_ns < now_ns ? n->received_ns + gap_ns : now_ns;
         look_at(a, n);
     }
 }
@@ -180,7 +180,7 @@ static void send(struct hvd_arrival *a, struct neighbour *n, struct hvd_arrival_
 {
     step->action = HVD_ARRIVAL_SEND;
     step->message = n->message;
-    n->is_told = n->message != HVD_ARRIVAL_BEAT;
+    n->is_reported = n->message != HVD_ARRIVAL_BEAT;
     n->sent_ns = a->ticked_ns;
     n->must_send = choose_message(a, n, &n->message);
 }
@@ -192,7 +192,7 @@ bool hvd_arrival_next(struct hvd_arrival *a, struct hvd_arrival_step *step)
         if (!n->must_send && !n->must_warn && !n->must_lose)
             continue;
         *step = (struct hvd_arrival_step){
-            .neighbour = i, .has_come = n->has_come, .silent_ns = a->ticked_ns - n->heard_ns};
+            .neighbour = i, .has_come = n->has_come, .silent_ns = a->ticked_ns - n->received_ns};
         if (n->must_send) {
             send(a, n, step);
         } else if (n->must_warn) {
@@ -217,7 +217,7 @@ int64_t hvd_arrival_interval(const struct hvd_arrival *a)
 bool hvd_arrival_is_over(const struct hvd_arrival *a)
 {
     for (int i = 0; i < a->n; i++)
-        if (!a->neighbours[i].is_told)
+        if (!a->neighbours[i].is_reported)
             return false;
     return may_go(a);
 }

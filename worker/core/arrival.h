@@ -53,8 +53,8 @@ int hvd_arrival_neighbours(const struct hvd_arrival *a);
 int hvd_arrival_rank(const struct hvd_arrival *a, int i);
 
 /* The i-th neighbour has sent something; interval_ns: in a BEAT, how often it will, 0: never. */
-void hvd_arrival_heard(struct hvd_arrival *a, int i, enum hvd_arrival_message what,
-                       int64_t interval_ns, int64_t now_ns);
+void hvd_arrival_received(struct hvd_arrival *a, int i, enum hvd_arrival_message what,
+                          int64_t interval_ns, int64_t now_ns);
 
 /* This rank is through. */
 void hvd_arrival_finish(struct hvd_arrival *a);

@@ -23,7 +23,7 @@ struct neighbour {
     bool is_gone;
     bool is_warned;
     bool is_lost;
-    int64_t heard_ns;           /* when something came from it; 0: not yet */
+    int64_t received_ns;        /* when something came from it; 0: not yet */
     int64_t quiet_ns;           /* since when nothing came, while something is waited for; 0: - */
     int64_t probed_ns;          /* the first probe without an answer; 0: there is none */
     int64_t sent_ns;            /* the last probe; 0: none yet */
@@ -88,11 +88,11 @@ void hvd_heartbeat_destroy(struct hvd_heartbeat *h)
     hvd_free(h);
 }
 
-void hvd_heartbeat_heard(struct hvd_heartbeat *h, int neighbour, int64_t now_ns)
+void hvd_heartbeat_received(struct hvd_heartbeat *h, int neighbour, int64_t now_ns)
 {
     struct neighbour *n = &h->neighbours[neighbour];
 
-    n->heard_ns = n->quiet_ns = now_ns;
+    n->received_ns = n->quiet_ns = now_ns;
     n->probed_ns = 0;
     n->is_warned = false;
 }
@@ -109,7 +109,7 @@ void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd
 {
     struct neighbour *n = &h->neighbours[neighbour];
 
-    hvd_heartbeat_heard(h, neighbour, now_ns);
+    hvd_heartbeat_received(h, neighbour, now_ns);
     n->n_silent = 0;
     for (uint32_t i = 0; i < beat->n_silent && i < HVD_SILENT_MAX; i++)
         n->silent[n->n_silent++] = hvd_message_beat_silent(beat, i);
@@ -219,7 +219,7 @@ static void note_quiet(struct hvd_heartbeat *h, struct neighbour *n, const struc
     if (!w)
         n->quiet_ns = 0;
     else if (n->quiet_ns == 0)
-        n->quiet_ns = later(later(n->heard_ns, h->ran_ns), w->since_ns);
+        n->quiet_ns = later(later(n->received_ns, h->ran_ns), w->since_ns);
 }
 
 static int64_t quiet_for(const struct hvd_heartbeat *h, const struct neighbour *n,

@@ -40,7 +40,7 @@ hvd_status_t hvd_heartbeat_create(const struct hvd_heartbeat_options *options,
 void hvd_heartbeat_destroy(struct hvd_heartbeat *h);
 
 /* Something came from a neighbour. */
-void hvd_heartbeat_heard(struct hvd_heartbeat *h, int neighbour, int64_t now_ns);
+void hvd_heartbeat_received(struct hvd_heartbeat *h, int neighbour, int64_t now_ns);
 
 /* It was a PING or PONG: what the neighbour waits for, and who is silent as far as it knows. */
 void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd_beat *beat,

@@ -38,12 +38,12 @@ hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, s
     return hvd_heartbeat_create(&options, &set->heartbeat, err);
 }
 
-void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns)
+void hvd_beats_received(struct hvd_set *set, int position, int64_t now_ns)
 {
     const int neighbour = set->heartbeat ? neighbour_of(set, position) : -1;
 
     if (neighbour >= 0)
-        hvd_heartbeat_heard(set->heartbeat, neighbour, now_ns);
+        hvd_heartbeat_received(set->heartbeat, neighbour, now_ns);
 }
 
 void hvd_beats_left(struct hvd_engine *e, int branch)
@@ -427,10 +427,10 @@ static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
 {
     const int64_t warning_ns = e->options.stall_warning_ns;
 
-    if (e->told_ns == 0 ||
-        e->now_ns - e->told_ns < (e->is_stall_told ? warning_ns : warning_ns / 2))
+    if (e->reported_ns == 0 ||
+        e->now_ns - e->reported_ns < (e->is_stall_reported ? warning_ns : warning_ns / 2))
         return HVD_OK;
-    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->told);
+    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->reported);
 }
 
 hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)

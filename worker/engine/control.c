@@ -62,7 +62,7 @@ hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uin
 }
 
 /* Whether telemetry hears of it: not of what the library itself requests. */
-static bool is_told(const struct hvd_set *set, const struct hvd_merged_request *merged)
+static bool is_reported(const struct hvd_set *set, const struct hvd_merged_request *merged)
 {
     return merged->refusal.len == 0 && (set->id == 0 || merged->request.op != HVD_JOIN);
 }
@@ -71,7 +71,7 @@ hvd_status_t hvd_control_own_request(struct hvd_engine *e, struct hvd_set *set,
                                      const struct hvd_merged_request *merged, int64_t now_ns,
                                      struct hvd_err *err)
 {
-    if (set->negotiator && is_told(set, merged))
+    if (set->negotiator && is_reported(set, merged))
         hvd_control_trace_ready(e, e->topology.rank, &merged->request);
     return count_request(set, merged, now_ns, err);
 }
@@ -248,7 +248,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
         st = hvd_message_read_request(reader, &merged, err);
         if (st == HVD_OK && !hvd_message_ranges_within(&merged.by, range))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
-        if (st == HVD_OK && set->negotiator && is_told(set, &merged))
+        if (st == HVD_OK && set->negotiator && is_reported(set, &merged))
             trace_all_ready(e, set, &merged);
         if (st == HVD_OK)
             st = count_request(set, &merged, now_ns, err);
@@ -343,7 +343,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
                         "rank %d sent a message of type %d about process set %u to rank %d",
                         in->from, (int)reader.type, reader.set, e->topology.rank);
     const int branch = hvd_tree_node_branch(&set->node, set->tree.position_of[from]);
-    hvd_beats_heard(set, set->tree.position_of[from], now_ns);
+    hvd_beats_received(set, set->tree.position_of[from], now_ns);
     if (reader.type == HVD_MESSAGE_PLAN)
         return e->making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)

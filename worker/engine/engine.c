@@ -191,12 +191,12 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
                                 struct hvd_err *err)
 {
     const hvd_status_t st = entry->status;
-    struct hvd_err told = {0};
+    struct hvd_err reported = {0};
 
     if (st == HVD_ERR_SHUTDOWN && entry->message && !entry->changes_sets) {
-        (void)HVD_FAIL(&told, st, 0, "%s (tensor %.200s)", entry->message, entry->name);
-        hvd_job_end_note(told.msg);
-        return HVD_FAIL(err, st, 0, "%s", told.msg);
+        (void)HVD_FAIL(&reported, st, 0, "%s (tensor %.200s)", entry->message, entry->name);
+        hvd_job_end_note(reported.msg);
+        return HVD_FAIL(err, st, 0, "%s", reported.msg);
     }
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "%s", entry->message ? entry->message : hvd_status_str(st));

@@ -325,9 +325,9 @@ struct hvd_engine {
     int64_t now_ns;  /* of this step; 0 where stalls are not looked for */
     int64_t left_ns; /* when a rank left that this one knows of; 0: none has */
     bool is_stay_warned;
-    bool is_stall_told;      /* to rank 0, which has not ended the job for it yet */
-    int64_t told_ns;         /* when rank 0 was told of that, or that a rank is lost ... */
-    char told[HVD_TEXT_MAX]; /* ... and what */
+    bool is_stall_reported;      /* to rank 0, which has not ended the job for it yet */
+    int64_t reported_ns;         /* when rank 0 was told of that, or that a rank is lost ... */
+    char reported[HVD_TEXT_MAX]; /* ... and what */
 };
 
 /* --- handles.c: caller holds mu where nothing else is said ------------------------------------ */
@@ -789,7 +789,7 @@ bool hvd_stalls_is_due(struct hvd_engine *e, int64_t now_ns);
 hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
 /* A rank of the set, by its position, has sent something. */
-void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns);
+void hvd_beats_received(struct hvd_set *set, int position, int64_t now_ns);
 
 /* A branch of all ranks has told that it is done: it answers no more. */
 void hvd_beats_left(struct hvd_engine *e, int branch);

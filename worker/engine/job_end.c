@@ -116,8 +116,8 @@ static void keep_cause(struct hvd_engine *e, const char *text)
 static void note_stall(struct hvd_engine *e, const char *cause)
 {
     report_failure(e, cause);
-    if (e->is_stall_told) /* and rank 0 has ended the job */
-        e->told_ns = 0;
+    if (e->is_stall_reported) /* and rank 0 has ended the job */
+        e->reported_ns = 0;
     pthread_mutex_lock(&e->mu);
     e->stalled_ns = e->now_ns;
     pthread_cond_signal(&e->background_cond);

@@ -52,10 +52,10 @@ static void write_loss(const struct hvd_engine *e, int rank, const char *why,
 
 static void note_report(struct hvd_engine *e, const char *text)
 {
-    if (e->told_ns > 0)
+    if (e->reported_ns > 0)
         return;
-    e->told_ns = e->now_ns;
-    snprintf(e->told, sizeof(e->told), "%s", text);
+    e->reported_ns = e->now_ns;
+    snprintf(e->reported, sizeof(e->reported), "%s", text);
 }
 
 /* Rank 0 is to end the job, or to be given up itself. */
@@ -288,7 +288,7 @@ hvd_status_t hvd_membership_end_for_stall(struct hvd_engine *e, const char *text
         return hvd_negotiator_close(world->negotiator, text, err);
     if (hvd_job_end_report(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
-    e->is_stall_told = true;
+    e->is_stall_reported = true;
     note_report(e, text);
     return HVD_OK;
 }

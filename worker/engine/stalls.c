@@ -37,7 +37,7 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     char out[HVD_TEXT_MAX];
     struct hvd_text text = hvd_text_in(out, sizeof(out));
     const int64_t limit_ns = e->options.stall_shutdown_ns;
-    const bool is_looked_for = limit_ns > 0 && e->stalled_ns == 0 && !e->is_stall_told;
+    const bool is_looked_for = limit_ns > 0 && e->stalled_ns == 0 && !e->is_stall_reported;
     const char *name =
         is_looked_for ? hvd_negotiator_overdue(set->negotiator, now_ns - limit_ns, ranks, &n_ranks)
                       : NULL;
@@ -120,7 +120,7 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     char out[HVD_TEXT_MAX];
     struct hvd_text text = hvd_text_in(out, sizeof(out));
 
-    if (e->is_down || e->told_ns > 0 || waited_ns < limit_ns)
+    if (e->is_down || e->reported_ns > 0 || waited_ns < limit_ns)
         return HVD_OK;
     const bool is_late = world->negotiator && waited_ns >= limit_ns + LEAVE_LATE_NS;
     const int n_ranks = find_staying(world, is_late, ranks);

@@ -18,15 +18,15 @@
 static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set,
                            const struct hvd_submission *s, struct hvd_err *err)
 {
-    struct hvd_err told = {0};
+    struct hvd_err reported = {0};
 
     if (e->is_ended || atomic_load(&e->is_leaving)) {
-        (void)HVD_FAIL(&told, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
+        (void)HVD_FAIL(&reported, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
                        e->cause ? e->cause : "Horovod has been shut down.",
                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
                        s->request.name.data);
-        hvd_job_end_note(told.msg);
-        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", told.msg);
+        hvd_job_end_note(reported.msg);
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", reported.msg);
     }
     if (s->set < e->n_sets && e->infos[s->set].is_removed)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");

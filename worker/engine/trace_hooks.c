@@ -105,8 +105,8 @@ void hvd_trace_hooks_ready_bits(struct hvd_engine *e, struct hvd_set *set, int r
 }
 
 /* Tells the timeline of the cached tensors of a fused operation that this rank has. */
-static void tell_members(const struct hvd_engine *e, const struct hvd_fused_op *f,
-                         struct hvd_trace_slots seen)
+static void report_members(const struct hvd_engine *e, const struct hvd_fused_op *f,
+                           struct hvd_trace_slots seen)
 {
     uint64_t words[WORDS];
 
@@ -138,7 +138,8 @@ void hvd_trace_hooks_agreed(struct hvd_engine *e, struct hvd_set *set,
     for (uint32_t i = 0; on && i < exec_plan->n_fused_ops; i++) {
         const struct hvd_fused_op *f = &exec_plan->fused_ops[i];
         if (is_drawn)
-            tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_AGREED, .set = set->id});
+            report_members(e, f,
+                           (struct hvd_trace_slots){.kind = HVD_EVENT_AGREED, .set = set->id});
         for (uint32_t m = 0; (on & HVD_TELEMETRY_RECORDER) && m < f->n_members; m++)
             if (f->members[m].entry)
                 hvd_telemetry_agreed(hvd_entry_telemetry(e, f->members[m].entry),
@@ -157,7 +158,7 @@ void hvd_trace_hooks_started(struct hvd_engine *e, struct hvd_set *set,
     if (!on || f->is_second)
         return;
     if (is_cached && has_timeline(e, set))
-        tell_members(
+        report_members(
             e, f,
             (struct hvd_trace_slots){.kind = HVD_EVENT_STARTED, .set = set->id, .text = transport});
     if (is_cached && !(on & HVD_TELEMETRY_RECORDER))
@@ -176,7 +177,7 @@ void hvd_trace_hooks_ended(struct hvd_engine *e, const struct hvd_fused_op *f)
     for (uint32_t i = 0; i < f->n_members && !set; i++)
         set = f->members[i].entry ? f->members[i].entry->set : NULL;
     if (set && has_timeline(e, set))
-        tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_DONE, .set = set->id});
+        report_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_DONE, .set = set->id});
 }
 
 void hvd_trace_hooks_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry,

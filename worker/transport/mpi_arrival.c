@@ -230,8 +230,8 @@ static hvd_status_t take(struct hvd_mpi_arrival *a, int neighbour, int there, st
         return differ(a, there, word, err);
     if (neighbour < 0)
         return HVD_OK;
-    hvd_arrival_heard(a->ranks, neighbour, (enum hvd_arrival_message)word->what, word->interval_ns,
-                      now_ns());
+    hvd_arrival_received(a->ranks, neighbour, (enum hvd_arrival_message)word->what,
+                         word->interval_ns, now_ns());
     return HVD_OK;
 }
 

@@ -59,7 +59,7 @@ static void deliver(struct scene *s, int from, const struct hvd_arrival_step *st
     assert_false(s->has_left[to]); /* nobody sends to who has left */
     for (int i = 0; s->ranks[to] && i < hvd_arrival_neighbours(s->ranks[to]); i++)
         if (hvd_arrival_rank(s->ranks[to], i) == from)
-            hvd_arrival_heard(s->ranks[to], i, step->message, hvd_arrival_interval(a), s->now);
+            hvd_arrival_received(s->ranks[to], i, step->message, hvd_arrival_interval(a), s->now);
 }
 
 static void look(struct scene *s, int rank)

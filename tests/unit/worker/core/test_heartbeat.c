@@ -87,7 +87,7 @@ static void go_on(struct scene *s, int64_t until)
         }
         for (int i = 0; i < N; i++)
             if (s->answers[i] && (probed & 1 << i))
-                hvd_heartbeat_heard(s->h, i, s->now);
+                hvd_heartbeat_received(s->h, i, s->now);
     }
 }
 
@@ -301,7 +301,7 @@ static void who_answers_again_is_warned_of_again(void **state)
     s.answers[LEAF] = false;
     go_on(&s, WARNING);
     assert_int_equal(s.warned[LEAF], WARNING);
-    hvd_heartbeat_heard(s.h, LEAF, s.now);
+    hvd_heartbeat_received(s.h, LEAF, s.now);
     s.warned[LEAF] = -1;
     go_on(&s, 2 * WARNING);
     assert_in_range(s.warned[LEAF], WARNING + WARNING / 2, 2 * WARNING);
@@ -346,7 +346,7 @@ static void a_pause_that_is_shorter_than_the_shutdown_time_ends_nothing(void **s
             go_on(&s, s.now - BEGIN - TICK + pause);
             s.warned[AGGREGATOR] = -1;
             s.answers[AGGREGATOR] = true;
-            hvd_heartbeat_heard(s.h, AGGREGATOR, s.now);
+            hvd_heartbeat_received(s.h, AGGREGATOR, s.now);
             go_on(&s, s.now - BEGIN + WARNING);
         }
         assert_int_equal(s.lost[AGGREGATOR], -1);
@@ -376,14 +376,14 @@ static void a_silence_elsewhere_that_begins_late_is_left_to_those_next_to_it(voi
 /* What a neighbour has waited for meanwhile is not the fault of those behind this rank. */
 static void a_rank_that_did_not_run_blames_nobody_for_what_others_waited(void **state)
 {
-    for (int is_heard = 0; is_heard < 2; is_heard++) {
+    for (int is_received = 0; is_received < 2; is_received++) {
         struct scene s;
 
         (void)state;
         open_scene(&s, SHUTDOWN);
         go_on(&s, WARNING);
-        if (is_heard)
-            hvd_heartbeat_heard(s.h, LEAF, s.now - TICK);
+        if (is_received)
+            hvd_heartbeat_received(s.h, LEAF, s.now - TICK);
         s.now += 10 * SHUTDOWN; /* it was stopped */
         const int64_t woken = s.now;
         s.answers[LEAF] = false;
@@ -413,7 +413,7 @@ static void a_rank_that_did_not_run_blames_nobody_for_it(void **state)
     go_on(&s, s.now - BEGIN + TICK);
     for (int i = 0; i < N; i++) {
         assert_int_equal(s.warned[i], -1);
-        hvd_heartbeat_heard(s.h, i, s.now);
+        hvd_heartbeat_received(s.h, i, s.now);
         s.answers[i] = true;
     }
     go_on(&s, s.now - BEGIN);
@@ -493,13 +493,13 @@ static void who_is_silent_is_missed_once_that_has_lasted(void **state)
     assert_int_equal(hvd_heartbeat_missed(s.h, WARNING / 2, missed), 1);
     assert_int_equal(missed[0], 2);
     assert_int_equal(hvd_heartbeat_missed(s.h, WARNING, missed), 0);
-    hvd_heartbeat_heard(s.h, AGGREGATOR, s.now); /* it was busy */
+    hvd_heartbeat_received(s.h, AGGREGATOR, s.now); /* it was busy */
     s.answers[AGGREGATOR] = true;
     go_on(&s, WARNING * 3 / 4 + TICK);
     assert_int_equal(hvd_heartbeat_missed(s.h, 0, missed), 0);
 
-    const int64_t told = s.now - BEGIN;
-    while (s.now - BEGIN < told + WARNING / 2) {
+    const int64_t reported = s.now - BEGIN;
+    while (s.now - BEGIN < reported + WARNING / 2) {
         hear(&s, LEAF, HVD_WAIT_NONE, 0, 4);
         go_on(&s, s.now - BEGIN);
     }
