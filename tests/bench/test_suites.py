@@ -166,3 +166,18 @@ def test_a_verdict_of_clang_tidy_holds_in_another_clone(monkeypatch, tmp_path):
     first = key_in(tmp_path / "one")
     assert first == key_in(tmp_path / "two")
     assert first != key_in(tmp_path / "two", text="int b;\n") and first != key_in(tmp_path / "two", option="-O3")
+
+
+def test_a_function_that_does_not_begin_with_its_module_is_found(monkeypatch, tmp_path):
+    lint = load(monkeypatch, "lint", "tests/lint/lint.py")
+    folder = tmp_path / "worker" / "core"
+    folder.mkdir(parents=True)
+    (folder / "tree.c").write_text("/* A tree. */\n")
+    (folder / "tree_bits.c").write_text(
+        "/* Bits. */\nstatic int hvd_other(void)\n{\n}\n\nint hvd_tree_read(const char *text,\n                  int n)\n{\n}\n\n"
+        "struct hvd_tree *hvd_tree_bits_make(void)\n{\n}\n\nint hvd_treetop(void)\n{\n}\n\nvoid hvd_bits_read(void)\n{\n}\n")
+    monkeypatch.setattr(lint, "ROOT", tmp_path)
+    monkeypatch.setattr(lint, "files", lambda *_: ["worker/core/tree.c", "worker/core/tree_bits.c"])
+    found = lint.function_names()
+    assert [line.split(" does ", 1)[0] for line in found] == [
+        "worker/core/tree_bits.c:15: hvd_treetop", "worker/core/tree_bits.c:19: hvd_bits_read"]

@@ -235,6 +235,48 @@ def file_rules():
     return found
 
 
+# A folder of which one header declares what several files have: its functions may have the folder's prefix as well.
+FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/reduce": "reduce"}
+
+# In front of the module's name, where modules of another folder are called alike.
+ROOMS = {"operator/kube": "kube", "worker/api": "api", "worker/launch": "launch", "worker/launch/core": "launch",
+         "worker/launch/timeline": "tl", "worker/python/core": "py"}
+
+# Small types that everything uses are named for themselves. Nothing is added here.
+TYPES = {"base/mem.c": r"\w+", "base/mem_testing.c": r"\w+", "base/status.c": "err", "base/str.c": "strview",
+         "operator/api/json.c": "jb", "worker/core/types.c": "(dtype|factor|op|reduce|request|rows|shape)"}
+
+DEFINITION = re.compile(r"^(?!static\b|typedef\b|else\b|return\b|extern\b)[A-Za-z_][\w *]*?\b(hvd_\w+)\([^;{}#]*?\)\n\{", re.M)
+
+
+def modules_of(name):
+    """What the functions of a file may be called after: itself, in singular or plural, or the module it is a part of."""
+    folder, module = name[:-2].rsplit("/", 1)
+    names = [module, module + "s", re.sub(r"s$", "", module), re.sub(r"y$", "ies", module)]
+    words = module.split("_")
+    names += [part for part in ("_".join(words[:n]) for n in range(1, len(words)))
+              if any((ROOT / folder / f"{part}{end}").exists() for end in (".c", ".h", "_internal.h"))]
+    return names
+
+
+@check
+def function_names():
+    """A function of several files begins with hvd_ and its module, which is its file."""
+    found = []
+    for name in files(".c"):
+        if not name.startswith(("base/", "operator/", "worker/")):
+            continue
+        folder = name.rsplit("/", 1)[0]
+        starts = [re.escape(module) for module in modules_of(name)]
+        starts += [re.escape(f"{ROOMS[folder]}_{module}") for module in modules_of(name) if folder in ROOMS]
+        starts += [table[key] for table, key in ((FOLDERS, folder), (TYPES, name)) if key in table]
+        good = re.compile(f"hvd_({'|'.join(starts)})(_|$)")
+        text = text_of(name)
+        found += [f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match.group(1)} does not begin with the name of "
+                  "its module" for match in DEFINITION.finditer(text) if not good.match(match.group(1))]
+    return found
+
+
 @check
 def header_guards_and_comments():
     """Headers have their path as guard, and every prototype a comment."""
