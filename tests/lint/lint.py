@@ -175,7 +175,7 @@ LAYERS = {
     "worker/telemetry": ["base", "worker/core"],
     "worker/autotune/core": ["base"],
     "worker/autotune": ["base"],
-    "worker/device": ["base", "worker/core", "worker/reduce", "worker/transport"],
+    "worker/device": ["base", "worker/core", "worker/reduce"],
     "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",
                       "worker/device"],
     "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",

@@ -1,8 +1,7 @@
 #ifndef HVD_WORKER_DEVICE_DEVICE_H
 #define HVD_WORKER_DEVICE_DEVICE_H
 
-#include "worker/core/types.h"
-#include "worker/transport/transport.h"
+#include "worker/core/collective.h"
 
 /*
  * What the engine needs of a device that has memory of its own: a rank has one. docs/device.md

@@ -2,6 +2,7 @@
 #define HVD_TESTS_UNIT_WORKER_DEVICE_FAKE_H
 
 #include "worker/device/device.h"
+#include "worker/transport/transport.h"
 
 /*
  * A device for tests. Its memory cannot be read or written but by its own operations (whoever tries
