@@ -5,6 +5,7 @@
 
 #include "worker/api/settings.h"
 #include "worker/engine/engine.h"
+#include "worker/transport/bootstrap.h"
 
 /* The sets that a job begins with, as horovod_init has them; borrowed. */
 struct hvd_static_sets {
@@ -32,12 +33,12 @@ int64_t hvd_api_timeout_ns(int64_t timeout_ms);
 /* Begins a job, as horovod_init does. */
 bool hvd_api_init(const struct hvd_api_start *from);
 
-/* Keeps the job from ending and returns its MPI transport, NULL when none runs; to be followed by
- * hvd_api_unlock_mpi in both cases. */
-struct hvd_transport *hvd_api_lock_mpi(void);
+/* Keeps the job from ending and returns how its ranks have found each other, NULL when none runs;
+ * to be followed by hvd_api_unlock_job in both cases. */
+struct hvd_bootstrap *hvd_api_lock_job(void);
 
 /* Lets the job end again. */
-void hvd_api_unlock_mpi(void);
+void hvd_api_unlock_job(void);
 
 /*
  * The engine, which stays until hvd_api_exit; NULL when there is none, and then leave must not be

@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "worker/api/begin.h"
+#include "worker/api/providers.h"
 #include "worker/transport/hybrid.h"
-#include "worker/transport/mpi_comms.h"
 
 #define IDLE_POLL_NS 50000000
 #define GRACE_NS 300000000
@@ -21,11 +21,10 @@
 /* A job on its way. */
 struct start {
     struct hvd_settings settings;
-    struct hvd_comm_sets comm_sets;  /* process sets that were given as communicators; owned */
-    cpu_set_t before;                /* where this thread ran */
-    bool is_bound;                   /* and does not while threads are made */
-    struct hvd_mpi_arrival *arrival; /* who comes; owned */
-    struct hvd_transport *transport; /* the engine takes it */
+    struct hvd_bootstrap_sets given_sets; /* process sets that were given as groups; owned */
+    cpu_set_t before;                     /* where this thread ran */
+    bool is_bound;                        /* and does not while threads are made */
+    struct hvd_transport *transport;      /* the engine takes it */
 };
 
 static hvd_status_t check_start(const struct hvd_api_start *from, struct hvd_err *err)
@@ -88,9 +87,9 @@ static void unbind(const struct start *s)
 
 static const char *host_of(const void *ctx, int rank)
 {
-    const struct hvd_transport *mpi = ctx;
+    const struct hvd_transport *t = ctx;
 
-    return mpi->ops->host(mpi, rank);
+    return t->ops->host(t, rank);
 }
 
 static hvd_status_t create_telemetry(const struct hvd_settings *settings,
@@ -100,7 +99,7 @@ static hvd_status_t create_telemetry(const struct hvd_settings *settings,
     const struct hvd_telemetry_options options = {.rank = topology->rank,
                                                   .size = topology->size,
                                                   .host = host_of,
-                                                  .ctx = job->mpi,
+                                                  .ctx = job->bootstrap->transport,
                                                   .timeline = settings->timeline,
                                                   .marks_cycles = settings->timeline_marks_cycles,
                                                   .all_ranks = settings->timeline_all_ranks,
@@ -151,12 +150,25 @@ static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct h
 }
 
 /* From here on it is watched who comes; st: how it went so far, and how it goes on. */
-static hvd_status_t watch_arrival(struct start *s, const struct hvd_job *job, hvd_status_t st,
-                                  struct hvd_err *err)
+static hvd_status_t create_bootstrap(const struct hvd_api_start *from, hvd_status_t st,
+                                     const struct start *s, struct hvd_job *job,
+                                     struct hvd_err *err)
 {
+    const struct hvd_settings *settings = &s->settings;
+    const struct hvd_bootstrap_options options = {.allow_single_thread =
+                                                      st == HVD_OK && settings->mpi_threads_disable,
+                                                  .algorithm = settings->mpi_allreduce,
+                                                  .table = settings->mpi_allreduce_table,
+                                                  .is_deterministic = settings->deterministic,
+                                                  .warning_ns = settings->stall_warning_ns,
+                                                  .shutdown_ns = settings->stall_shutdown_ns,
+                                                  .ranks = from->ranks,
+                                                  .n_ranks = from->n_ranks,
+                                                  .groups = from->comms,
+                                                  .n_groups = from->n_comms,
+                                                  .log = &job->log};
     const hvd_status_t made =
-        hvd_mpi_arrival_create(s->settings.stall_warning_ns, s->settings.stall_shutdown_ns,
-                               &job->log, &s->arrival, st == HVD_OK ? err : NULL);
+        hvd_providers_bootstrap()->create(&options, &job->bootstrap, st == HVD_OK ? err : NULL);
 
     return st == HVD_OK ? made : st;
 }
@@ -164,7 +176,7 @@ static hvd_status_t watch_arrival(struct start *s, const struct hvd_job *job, hv
 /* All that this rank can fail in alone, now that it knows its place. */
 static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
-    const struct hvd_topology *topology = &job->mpi->topology;
+    const struct hvd_topology *topology = &job->bootstrap->transport->topology;
     hvd_status_t st = bind_to_core(s, topology->local_rank, err);
 
     if (st == HVD_OK)
@@ -176,7 +188,7 @@ static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err
 
 /* Settings that make the ranks do different things if they differ. The others are rank 0's, or
  * each rank's own. */
-static hvd_status_t agree_on_settings(const struct hvd_transport *mpi, const struct hvd_settings *s,
+static hvd_status_t agree_on_settings(struct hvd_bootstrap *b, const struct hvd_settings *s,
                                       struct hvd_err *err)
 {
     const uint64_t values[] = {(uint64_t)s->mpi_allreduce,
@@ -193,7 +205,7 @@ static hvd_status_t agree_on_settings(const struct hvd_transport *mpi, const str
         sum = (sum ^ values[i]) * 0x9e3779b97f4a7c15u;
         sum ^= sum >> 29;
     }
-    hvd_status_t st = hvd_mpi_comms_same(mpi, sum, &is_same, err);
+    hvd_status_t st = hvd_bootstrap_same(b, sum, &is_same, err);
     if (st != HVD_OK || is_same)
         return st;
     return HVD_FAIL(err, HVD_ERR_MISMATCH, 0,
@@ -205,44 +217,43 @@ static hvd_status_t agree_on_settings(const struct hvd_transport *mpi, const str
 }
 
 /* When a rank counts as silent has to be the same for those who ask and those who answer. */
-static hvd_status_t adopt_stall_times(const struct hvd_transport *mpi, struct hvd_settings *s,
+static hvd_status_t adopt_stall_times(struct hvd_bootstrap *b, struct hvd_settings *s,
                                       struct hvd_err *err)
 {
     int64_t times[] = {s->stall_warning_ns, s->stall_shutdown_ns};
-    hvd_status_t st = hvd_mpi_comms_adopt(mpi, times, 2, err);
+    const hvd_status_t st = b->ops->broadcast(b, times, sizeof(times), 0, err);
 
-    if (st == HVD_OK) {
-        s->stall_warning_ns = times[0];
-        s->stall_shutdown_ns = times[1];
-    }
-    return st;
+    if (st != HVD_OK)
+        return HVD_WRAP(err, st, "the settings of rank 0");
+    s->stall_warning_ns = times[0];
+    s->stall_shutdown_ns = times[1];
+    return HVD_OK;
 }
 
 /* What is done together with the other ranks, in a thread that may be left behind. */
 struct meeting {
-    struct hvd_transport *mpi;
+    struct hvd_bootstrap *bootstrap;
     struct hvd_settings settings;
     struct hvd_log log;
-    const void *comms; /* see hvd_api_start */
-    int n_comms;
-    hvd_status_t status;            /* how it went here so far ... */
-    struct hvd_err why;             /* ... and why */
-    struct hvd_comm_sets comm_sets; /* what comes of it */
+    hvd_status_t status;                  /* how it went here so far ... */
+    struct hvd_err why;                   /* ... and why */
+    struct hvd_bootstrap_sets given_sets; /* what comes of it */
     struct hvd_transport *transport;
 };
 
 static hvd_status_t meet_others(void *ctx, struct hvd_err *err)
 {
     struct meeting *m = ctx;
+    struct hvd_bootstrap *b = m->bootstrap;
 
     *err = m->why;
-    hvd_status_t st = hvd_mpi_comms_agree(m->mpi, m->status, err);
+    hvd_status_t st = hvd_bootstrap_agree(b, m->status, err);
     if (st == HVD_OK)
-        st = agree_on_settings(m->mpi, &m->settings, err);
+        st = agree_on_settings(b, &m->settings, err);
     if (st == HVD_OK)
-        st = adopt_stall_times(m->mpi, &m->settings, err);
-    if (st == HVD_OK && m->n_comms > 1)
-        st = hvd_mpi_comms_sets_read(m->mpi, m->comms, m->n_comms, &m->comm_sets, err);
+        st = adopt_stall_times(b, &m->settings, err);
+    if (st == HVD_OK && b->ops->read_sets)
+        st = b->ops->read_sets(b, &m->given_sets, err);
     return st;
 }
 
@@ -251,79 +262,68 @@ static hvd_status_t share_memory(void *ctx, struct hvd_err *err)
     struct meeting *m = ctx;
     const struct hvd_hybrid_options hybrid = {.wants_shm = m->settings.shm, .log = &m->log};
 
-    return hvd_hybrid_create(m->mpi, &hybrid, &m->transport, err);
+    return hvd_hybrid_create(m->bootstrap->transport, &hybrid, &m->transport, err);
 }
 
 /* The ranks agree, or the job ends before it began: on all of them. */
-static hvd_status_t settle(struct meeting *m, struct start *s, struct hvd_job *job,
-                           struct hvd_err *err)
+static hvd_status_t settle(struct meeting *m, struct start *s, struct hvd_err *err)
 {
+    struct hvd_bootstrap *b = m->bootstrap;
     struct hvd_err why = {0};
-    hvd_status_t st = hvd_mpi_arrival_attend(s->arrival, meet_others, m, &why);
+    hvd_status_t st = b->ops->attend(b, meet_others, m, &why);
 
     if (st == HVD_OK) {
         s->settings = m->settings;
-        s->comm_sets = m->comm_sets;
-        hvd_mpi_arrival_set_times(s->arrival, s->settings.stall_warning_ns,
-                                  s->settings.stall_shutdown_ns);
+        s->given_sets = m->given_sets;
+        b->ops->set_times(b, s->settings.stall_warning_ns, s->settings.stall_shutdown_ns);
         return HVD_OK;
     }
     if (err)
         *err = why;
-    if (st == HVD_ERR_GONE || hvd_mpi_arrival_finish(s->arrival, NULL) != HVD_OK)
+    if (st == HVD_ERR_GONE || b->ops->finish(b, NULL) != HVD_OK)
         return st;
-    hvd_mpi_keep(job->mpi); /* so that the program may try again */
-    job->mpi->ops->destroy(job->mpi, true);
+    b->ops->keep(b); /* so that the program may try again */
+    b->transport->ops->destroy(b->transport, true);
+    b->transport = NULL;
     return st;
 }
 
-/* All that takes the other ranks, after MPI: agreement, shared memory, and that all have it. st:
- * how it went here so far. */
-static hvd_status_t join_others(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
-                                struct hvd_job *job, struct hvd_err *err)
+/* All that takes the other ranks, once they are found: agreement, shared memory, and that all have
+ * it. st: how it went here so far. */
+static hvd_status_t join_others(hvd_status_t st, struct start *s, struct hvd_job *job,
+                                struct hvd_err *err)
 {
+    struct hvd_bootstrap *b = job->bootstrap;
     struct meeting *m = hvd_calloc(1, sizeof(*m));
 
     if (!m) /* nobody else is told: they see that this rank does not come */
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a job");
-    m->mpi = job->mpi;
+    m->bootstrap = b;
     m->settings = s->settings;
     m->log = job->log;
-    m->comms = from->comms;
-    m->n_comms = from->n_comms;
     m->status = st;
     if (st != HVD_OK && err)
         m->why = *err;
-    st = settle(m, s, job, err);
+    st = settle(m, s, err);
     if (st == HVD_OK)
-        st = hvd_mpi_arrival_attend(s->arrival, share_memory, m, err);
+        st = b->ops->attend(b, share_memory, m, err);
     if (st == HVD_ERR_GONE)
         return st;
     s->transport = st == HVD_OK ? m->transport : NULL;
     hvd_free(m);
-    return st == HVD_OK ? hvd_mpi_arrival_finish(s->arrival, err) : st;
+    return st == HVD_OK ? b->ops->finish(b, err) : st;
 }
 
-/* The ranks that take part, over MPI; st: how it went here so far. All of them go on, or none. */
-static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
-                         struct hvd_job *job, struct hvd_err *err)
+/* The ranks that take part; st: how it went here so far. All of them go on, or none. */
+static hvd_status_t meet(hvd_status_t st, struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
-    const bool is_single = st == HVD_OK && s->settings.mpi_threads_disable;
-    const struct hvd_mpi_options options = {.allow_single_thread = is_single,
-                                            .algorithm = s->settings.mpi_allreduce,
-                                            .table = s->settings.mpi_allreduce_table,
-                                            .is_deterministic = s->settings.deterministic,
-                                            .comm = from->n_comms > 0 ? from->comms : NULL,
-                                            .ranks = from->ranks,
-                                            .n_ranks = from->n_ranks,
-                                            .arrival = s->arrival};
-    hvd_status_t met = hvd_mpi_create(&options, &job->mpi, st == HVD_OK ? err : NULL);
+    const hvd_status_t met = job->bootstrap->ops->join(job->bootstrap, st == HVD_OK ? err : NULL);
 
     if (met != HVD_OK)
         return st == HVD_OK ? met : st;
     if (st == HVD_OK)
         st = prepare(s, job, err);
-    return join_others(from, st, s, job, err);
+    return join_others(st, s, job, err);
 }
 
 /* After which there is nothing left to fail but memory. */
@@ -351,15 +351,15 @@ static hvd_status_t start_engine(const struct start *s, struct hvd_job *job, str
 static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
                           const struct hvd_static_sets *sets, struct hvd_err *err)
 {
-    const struct hvd_static_sets of_comms = {s->comm_sets.ranks, s->comm_sets.sizes,
-                                             s->comm_sets.n};
-    hvd_status_t st = hvd_api_add_sets(job->engine, &of_comms, err);
+    const struct hvd_static_sets given = {s->given_sets.ranks, s->given_sets.sizes,
+                                          s->given_sets.n};
+    hvd_status_t st = hvd_api_add_sets(job->engine, &given, err);
 
     if (st == HVD_OK)
         st = hvd_api_add_sets(job->engine, sets, err);
     if (st == HVD_OK)
         return HVD_OK;
-    hvd_mpi_keep(job->mpi); /* so that the program may try again */
+    job->bootstrap->ops->keep(job->bootstrap); /* so that the program may try again */
     hvd_status_t ended = hvd_engine_shutdown(job->engine, NULL);
     (void)ended; /* the first failure says more */
     return st;
@@ -370,10 +370,11 @@ void hvd_api_begin_fini(struct hvd_job *job)
     hvd_engine_destroy(job->engine);
     hvd_autotune_destroy(job->autotune);
     hvd_telemetry_destroy(job->telemetry);
+    hvd_bootstrap_destroy(job->bootstrap);
     job->engine = NULL;
     job->autotune = NULL;
     job->telemetry = NULL;
-    job->mpi = NULL;
+    job->bootstrap = NULL;
 }
 
 hvd_status_t hvd_api_begin(struct hvd_job *job, const struct hvd_api_start *from,
@@ -387,16 +388,15 @@ hvd_status_t hvd_api_begin(struct hvd_job *job, const struct hvd_api_start *from
     if (st != HVD_OK)
         return st;
     st = read_settings(&s, job, err);
-    st = watch_arrival(&s, job, st, err);
-    if (s.arrival)
-        st = meet(from, st, &s, job, err);
+    st = create_bootstrap(from, st, &s, job, err);
+    if (job->bootstrap)
+        st = meet(st, &s, job, err);
     if (st == HVD_OK)
         st = start_engine(&s, job, err);
     unbind(&s);
     if (st == HVD_OK)
         st = agree(&s, job, &from->sets, err);
-    hvd_mpi_comms_sets_fini(&s.comm_sets);
-    hvd_mpi_arrival_destroy(s.arrival);
+    hvd_bootstrap_sets_fini(&s.given_sets);
     if (st != HVD_OK)
         hvd_api_begin_fini(job);
     return st;

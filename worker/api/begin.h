@@ -3,13 +3,14 @@
 
 #include "worker/api/api_internal.h"
 #include "worker/autotune/autotune.h"
+#include "worker/transport/bootstrap.h"
 
 /* A job in this process. It stays where it is while it runs: its parts know the log by address. */
 struct hvd_job {
     struct hvd_engine *engine;       /* owned; NULL: none */
     struct hvd_telemetry *telemetry; /* owned; outlives the engine */
     struct hvd_autotune *autotune;   /* owned; outlives the engine; rank 0's; NULL: none */
-    struct hvd_transport *mpi;       /* the engine's */
+    struct hvd_bootstrap *bootstrap; /* owned; its transport is the engine's */
     struct hvd_log log;
     bool has_dynamic_sets;
 };
@@ -17,7 +18,8 @@ struct hvd_job {
 /*
  * Begins a job, empty before. Collective over the ranks that take part. The failure of one rank is
  * that of all: HVD_ERR_INVALID for arguments and settings, HVD_ERR_MISMATCH when the ranks differ,
- * HVD_ERR_STATE for MPI, HVD_ERR_NOMEM, HVD_ERR_SYSTEM. The job is empty then.
+ * HVD_ERR_STATE for what the ranks find each other by, HVD_ERR_NOMEM, HVD_ERR_SYSTEM. The job is
+ * empty then.
  */
 hvd_status_t hvd_api_begin(struct hvd_job *job, const struct hvd_api_start *from,
                            struct hvd_err *err);

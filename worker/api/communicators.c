@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "worker/api/api_internal.h"
+#include "worker/transport/mpi_bootstrap.h"
 #include "worker/transport/mpi_comms.h"
 
 bool horovod_init_multi_comm(const void *comms, int n_comms, const int *process_set_ranks,
@@ -50,21 +51,23 @@ static int find_comm(struct hvd_engine *engine, const struct hvd_transport *mpi,
 
 int horovod_comm_process_set(void *comm)
 {
-    struct hvd_transport *mpi = hvd_api_lock_mpi();
-    struct hvd_engine *engine = mpi ? hvd_api_enter(true) : NULL;
+    struct hvd_bootstrap *b = hvd_api_lock_job();
+    struct hvd_engine *engine = b ? hvd_api_enter(true) : NULL;
     int result = HOROVOD_PROCESS_SET_ERROR_INIT;
 
     if (engine) {
         const struct hvd_log *log;
         hvd_api_telemetry(&log);
         result = HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
-        if (mpi->topology.threads_multiple)
-            result = find_comm(engine, mpi, &comm);
+        if (!hvd_mpi_bootstrap_is(b))
+            hvd_log(log, HVD_LOG_WARN, "api", "horovod_comm_process_set works with MPI alone");
+        else if (b->transport->topology.threads_multiple)
+            result = find_comm(engine, b->transport, &comm);
         else
             hvd_log(log, HVD_LOG_WARN, "api",
                     "horovod_comm_process_set works with MPI_THREAD_MULTIPLE alone");
         hvd_api_exit();
     }
-    hvd_api_unlock_mpi();
+    hvd_api_unlock_job();
     return result;
 }

@@ -1,52 +1,53 @@
 /*
  * What this library was built with, and the numbers behind the names of the public header.
- * Constants.
  */
 #include <horovod/horovod.h>
 
+#include "worker/api/providers.h"
+
 bool horovod_mpi_enabled(void)
 {
-    return true;
+    return hvd_providers_enabled("mpi");
 }
 
 bool horovod_mpi_built(void)
 {
-    return true;
+    return hvd_providers_built("mpi");
 }
 
 bool horovod_gloo_enabled(void)
 {
-    return false;
+    return hvd_providers_enabled("gloo");
 }
 
 bool horovod_gloo_built(void)
 {
-    return false;
+    return hvd_providers_built("gloo");
 }
 
 int horovod_nccl_built(void)
 {
-    return 0;
+    return hvd_providers_built("nccl");
 }
 
 bool horovod_ddl_built(void)
 {
-    return false;
+    return hvd_providers_built("ddl");
 }
 
 bool horovod_ccl_built(void)
 {
-    return false;
+    return hvd_providers_built("ccl");
 }
 
 bool horovod_cuda_built(void)
 {
-    return false;
+    return hvd_providers_built("cuda");
 }
 
 bool horovod_rocm_built(void)
 {
-    return false;
+    return hvd_providers_built("rocm");
 }
 
 int horovod_reduce_op_average(void)

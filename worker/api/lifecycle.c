@@ -10,7 +10,7 @@
 #include "base/rank_state.h"
 #include "worker/api/begin.h"
 #include "worker/api/inside.h"
-#include "worker/transport/mpi.h"
+#include "worker/api/providers.h"
 
 static struct {
     pthread_mutex_t life;    /* one init or shutdown at a time */
@@ -130,9 +130,10 @@ horovod_status_t horovod_init_error(horovod_error_t *err)
     return status;
 }
 
-/* Leaves the job, if there is one; without one, MPI. */
-static void leave(bool keeps_mpi)
+/* Leaves the job, if there is one; without one, what the ranks find each other by. */
+static void leave(bool may_begin_again)
 {
+    const struct hvd_bootstrap_provider *provider = hvd_providers_bootstrap();
     struct hvd_err err = {0};
 
     if (hvd_api_is_forked())
@@ -140,8 +141,9 @@ static void leave(bool keeps_mpi)
     pthread_mutex_lock(&api.life);
     struct hvd_engine *engine = hvd_api_enter(true);
     if (engine) {
-        if (keeps_mpi)
-            hvd_mpi_keep(atomic_load(&api.job)->mpi);
+        struct hvd_bootstrap *b = atomic_load(&api.job)->bootstrap;
+        if (may_begin_again)
+            b->ops->keep(b);
         hvd_status_t st = hvd_engine_shutdown(engine, &err);
         hvd_rank_state_set(HVD_RANK_ENDED);
         if (st == HVD_OK) {
@@ -153,8 +155,8 @@ static void leave(bool keeps_mpi)
                     "horovod_shutdown failed: %s", err.msg);
         }
         hvd_api_exit();
-    } else if (!keeps_mpi) {
-        hvd_mpi_leave(); /* a process that was left out of the job, or has kept MPI */
+    } else if (!may_begin_again && provider->leave) {
+        provider->leave(); /* a process that was left out of the job, or may begin another */
     }
     pthread_mutex_unlock(&api.life);
 }
@@ -169,15 +171,15 @@ void horovod_shutdown_job(void)
     leave(true);
 }
 
-struct hvd_transport *hvd_api_lock_mpi(void)
+struct hvd_bootstrap *hvd_api_lock_job(void)
 {
     if (hvd_api_is_forked())
         return NULL;
     pthread_mutex_lock(&api.life);
-    return atomic_load(&api.is_running) ? atomic_load(&api.job)->mpi : NULL;
+    return atomic_load(&api.is_running) ? atomic_load(&api.job)->bootstrap : NULL;
 }
 
-void hvd_api_unlock_mpi(void)
+void hvd_api_unlock_job(void)
 {
     if (!hvd_api_is_forked())
         pthread_mutex_unlock(&api.life);

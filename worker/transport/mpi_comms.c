@@ -5,7 +5,6 @@
 #include "worker/transport/mpi_comms.h"
 
 #include <mpi.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -111,7 +110,7 @@ static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int
 }
 
 /* One index of the array: a set for each leader, in order. */
-static void add_sets(const int *leaders, int size, struct hvd_comm_sets *out, int *n_ranks)
+static void add_sets(const int *leaders, int size, struct hvd_bootstrap_sets *out, int *n_ranks)
 {
     for (int leader = 0; leader < size; leader++) {
         if (leaders[leader] != leader)
@@ -140,15 +139,16 @@ static hvd_status_t agree_on_number(const struct hvd_transport *job, int n, stru
 }
 
 hvd_status_t hvd_mpi_comms_sets_read(const struct hvd_transport *job, const void *comms,
-                                     int n_comms, struct hvd_comm_sets *out, struct hvd_err *err)
+                                     int n_comms, struct hvd_bootstrap_sets *out,
+                                     struct hvd_err *err)
 {
     const size_t n_given = (size_t)n_comms;
     const int size = job->topology.size;
     int *leaders = hvd_malloc((size_t)size, sizeof(*leaders));
     /* the program's may be gone when a call that was left behind goes on */
     MPI_Comm *given = hvd_malloc(n_given, sizeof(MPI_Comm));
-    struct hvd_comm_sets sets = {.ranks = hvd_malloc(n_given * (size_t)size, sizeof(int)),
-                                 .sizes = hvd_malloc(n_given * (size_t)size, sizeof(int))};
+    struct hvd_bootstrap_sets sets = {.ranks = hvd_malloc(n_given * (size_t)size, sizeof(int)),
+                                      .sizes = hvd_malloc(n_given * (size_t)size, sizeof(int))};
     hvd_status_t st = HVD_OK;
     int n_ranks = 0;
 
@@ -169,63 +169,6 @@ hvd_status_t hvd_mpi_comms_sets_read(const struct hvd_transport *job, const void
     if (st == HVD_OK)
         *out = sets;
     else
-        hvd_mpi_comms_sets_fini(&sets);
+        hvd_bootstrap_sets_fini(&sets);
     return st;
-}
-
-/* What a rank tells the others. */
-struct verdict {
-    int32_t status;
-    char text[HVD_ERR_MSG_MAX];
-};
-
-hvd_status_t hvd_mpi_comms_agree(const struct hvd_transport *job, hvd_status_t st,
-                                 struct hvd_err *err)
-{
-    const MPI_Comm all = *(const MPI_Comm *)hvd_mpi_comm(job);
-    const struct hvd_topology *self = &job->topology;
-    const char *host = job->ops->host(job, self->rank);
-    struct verdict verdict = {.status = (int32_t)st};
-    int first = st == HVD_OK ? self->size : self->rank;
-    int rc = MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, all);
-
-    if (rc == MPI_SUCCESS && first == self->size)
-        return HVD_OK;
-    if (first == self->rank)
-        snprintf(verdict.text, sizeof(verdict.text), "Rank %d%s%.64s: %.800s", self->rank,
-                 host ? " on host " : "", host ? host : "", err ? err->msg : hvd_status_str(st));
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Bcast(&verdict, sizeof(verdict), MPI_BYTE, first, all);
-    if (st != HVD_OK)
-        return st;
-    if (rc != MPI_SUCCESS)
-        return fail(err, rc, "how the other ranks began");
-    verdict.text[sizeof(verdict.text) - 1] = '\0';
-    return HVD_FAIL(err, (hvd_status_t)verdict.status, 0, "%s", verdict.text);
-}
-
-hvd_status_t hvd_mpi_comms_same(const struct hvd_transport *job, uint64_t value, bool *out,
-                                struct hvd_err *err)
-{
-    uint64_t least[2] = {value, ~value};
-    const int rc = MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_UINT64_T, MPI_MIN,
-                                 *(const MPI_Comm *)hvd_mpi_comm(job));
-
-    *out = least[0] == ~least[1];
-    return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "whether the ranks have the same settings");
-}
-
-hvd_status_t hvd_mpi_comms_adopt(const struct hvd_transport *job, int64_t *values, int n,
-                                 struct hvd_err *err)
-{
-    const int rc = MPI_Bcast(values, n, MPI_INT64_T, 0, *(const MPI_Comm *)hvd_mpi_comm(job));
-
-    return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "the settings of rank 0");
-}
-
-void hvd_mpi_comms_sets_fini(struct hvd_comm_sets *sets)
-{
-    hvd_free(sets->ranks);
-    hvd_free(sets->sizes);
-    *sets = (struct hvd_comm_sets){0};
 }

@@ -1,19 +1,13 @@
 #ifndef HVD_WORKER_TRANSPORT_MPI_COMMS_H
 #define HVD_WORKER_TRANSPORT_MPI_COMMS_H
 
+#include "worker/transport/bootstrap.h"
 #include "worker/transport/mpi.h"
 
 /*
  * What communicators of the program mean in a job: `job` is a transport of hvd_mpi_create, a
  * communicator a pointer to an MPI_Comm. They stay the program's.
  */
-
-/* Process sets, their ranks of the job one set behind the other. */
-struct hvd_comm_sets {
-    int *ranks; /* owned */
-    int *sizes; /* owned */
-    int n;
-};
 
 /*
  * Writes the ranks in the job of a communicator's members, in its order, to ranks, which has room
@@ -32,26 +26,7 @@ hvd_status_t hvd_mpi_comms_ranks(const struct hvd_transport *job, const void *co
  * order; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. *out is the caller's to fini.
  */
 hvd_status_t hvd_mpi_comms_sets_read(const struct hvd_transport *job, const void *comms,
-                                     int n_comms, struct hvd_comm_sets *out, struct hvd_err *err);
-
-/*
- * Tells all ranks of the job how it went here, and waits for the same from them. HVD_OK when all
- * said so. Else every rank gets a failure: its own, with its own reason, or that of the lowest rank
- * that failed, with a reason that names it.
- */
-hvd_status_t hvd_mpi_comms_agree(const struct hvd_transport *job, hvd_status_t st,
-                                 struct hvd_err *err);
-
-/* Whether every rank of the job gives the same number; every rank is told the same. Collective over
- * the job; HVD_ERR_SYSTEM. */
-hvd_status_t hvd_mpi_comms_same(const struct hvd_transport *job, uint64_t value, bool *out,
-                                struct hvd_err *err);
-
-/* The values become those of rank 0. Collective over the job; HVD_ERR_SYSTEM. */
-hvd_status_t hvd_mpi_comms_adopt(const struct hvd_transport *job, int64_t *values, int n,
-                                 struct hvd_err *err);
-
-/* Frees what is in it. */
-void hvd_mpi_comms_sets_fini(struct hvd_comm_sets *sets);
+                                     int n_comms, struct hvd_bootstrap_sets *out,
+                                     struct hvd_err *err);
 
 #endif

@@ -1,0 +1,13 @@
+#ifndef HVD_WORKER_TRANSPORT_MPI_BOOTSTRAP_H
+#define HVD_WORKER_TRANSPORT_MPI_BOOTSTRAP_H
+
+#include "worker/transport/bootstrap.h"
+
+/* Ranks that a launcher of MPI has started. Groups are communicators: the job is that of the first
+ * one, the others are process sets. */
+extern const struct hvd_bootstrap_provider hvd_mpi_bootstrap;
+
+/* Whether it is of hvd_mpi_bootstrap, so that its transport has communicators. */
+bool hvd_mpi_bootstrap_is(const struct hvd_bootstrap *b);
+
+#endif
