@@ -236,7 +236,8 @@ def file_rules():
 
 
 # A folder of which one header declares what several files have: its functions may have the folder's prefix as well.
-FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/reduce": "reduce"}
+FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/negotiate": "engine",
+           "worker/engine/submit": "engine", "worker/engine/wait": "engine", "worker/reduce": "reduce"}
 
 # In front of the module's name, where modules of another folder are called alike.
 ROOMS = {"operator/kube": "kube", "worker/api": "api", "worker/launch": "launch", "worker/launch/core": "launch",

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "worker/core/rank_list.h"
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/state/engine_internal.h"
 
 void hvd_engine_destroy(struct hvd_engine *e)
 {

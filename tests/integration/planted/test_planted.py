@@ -17,7 +17,7 @@ PROGRAMS = "1000"  # to look for a bug in, at most
 # name: file, what it says, what it says with the bug, what the finder must say
 BUGS = {
     "a lost wake-up": (
-        "worker/engine/progress_owner.c",
+        "worker/engine/wait/progress_owner.c",
         r"(if \(w != self && !is_waiter_done\(e, w\)\) \{\n)\s*pthread_cond_signal\(&w->cond\);\n", r"\1",
         r"a lost wake-up: all \d+ threads wait|not at its end"),
     "a wrong reduction order": (

@@ -7,7 +7,7 @@
 
 #include "tests/unit/worker/device/fake.h"
 #include "worker/engine/engine.h"
-#include "worker/engine/output.h"
+#include "worker/engine/state/output.h"
 #include "worker/transport/sim.h"
 
 #define MAX_RANKS 5

@@ -1,0 +1,388 @@
+/*
+ * Adasum of a process set of 2^k ranks: vector halving, distance doubling. The progress owner's.
+ *
+ * After level l every group of 2^l neighbours has the sum of its members, a stretch of it on each.
+ * On the next level a rank and its partner, 2^l away, have the same stretch of two sums. The lower
+ * of the two keeps the first half, the other the second:
+ *
+ *     exchange   an alltoall in which only partners send, in parts of at most a chunk
+ *     dots       an allgather of what each rank's half adds to the dots of each tensor; the ranks
+ *                of both groups add them up in rank order, so all come to the same coefficients
+ *     combine    here, without a transfer
+ *
+ * At the end every rank has 1 / 2^k of the result, and an allgather brings it together. The bits
+ * depend on the transport and on timing in nothing. Coefficients are of each tensor, also where
+ * several move as one. The memory is kept for the next fused operation; one alone works in its
+ * output.
+ */
+#include "worker/engine/execute/adasum.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/execute/staging.h"
+#include "worker/reduce/adasum.h"
+#include "worker/reduce/reduce.h"
+
+#define DOTS 3
+
+enum phase {
+    EXCHANGE,
+    GATHER_DOTS,
+    GATHER_RESULT,
+};
+
+/* Elements [at, at + len) of the fused operation's. */
+struct stretch {
+    int64_t at;
+    int64_t len;
+};
+
+/* Memory that grows. */
+struct room {
+    void *data; /* owned */
+    size_t bytes;
+};
+
+/* Memory, as much as the largest fused operation took; and how far the one under way is. */
+struct hvd_adasum {
+    struct room mine;
+    struct room theirs;
+    struct room dots; /* doubles: this rank's of each tensor, then those of all ranks */
+    int64_t *counts;  /* sent to each rank, received from each, gathered from each */
+
+    enum phase phase;
+    int level;
+    char *work; /* the vector; only the stretch is of use */
+    struct stretch stretch;
+    struct stretch away; /* the half that goes to the partner */
+    int64_t done;        /* elements of the halves that were exchanged */
+    int64_t chunk;       /* elements exchanged at a time */
+};
+
+void hvd_adasum_destroy(struct hvd_adasum *a)
+{
+    if (!a)
+        return;
+    hvd_free(a->mine.data);
+    hvd_free(a->theirs.data);
+    hvd_free(a->dots.data);
+    hvd_free(a->counts);
+    hvd_free(a);
+}
+
+bool hvd_adasum_is(const struct hvd_fused_op *f)
+{
+    return f->request.op == HVD_ALLREDUCE && f->request.reduce == HVD_ADASUM;
+}
+
+/* --- Arithmetic of the halves ----------------------------------------------------------------- */
+
+/* The half of a stretch that a rank keeps on a level. */
+static struct stretch keep(struct stretch s, int rank, int level)
+{
+    const int64_t first = s.len - s.len / 2;
+
+    if ((rank >> level & 1) == 0)
+        return (struct stretch){s.at, first};
+    return (struct stretch){s.at + first, s.len - first};
+}
+
+/* What a rank has of the result. */
+static struct stretch share(int64_t count, int rank, int size)
+{
+    struct stretch s = {0, count};
+
+    for (int level = 0; 1 << level < size; level++)
+        s = keep(s, rank, level);
+    return s;
+}
+
+/* Elements of the longest half on a level: rank 0 has it. */
+static int64_t longest(int64_t count, int level)
+{
+    const int64_t groups = (int64_t)2 << level;
+
+    return count / groups + (count % groups != 0);
+}
+
+static int64_t at_most(int64_t n, int64_t max)
+{
+    return n < 0 ? 0 : n < max ? n : max;
+}
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+static bool make_room(struct room *room, size_t bytes)
+{
+    if (room->bytes >= bytes)
+        return true;
+    hvd_free(room->data);
+    room->data = hvd_malloc(bytes, 1);
+    room->bytes = room->data ? bytes : 0;
+    return room->data;
+}
+
+static hvd_status_t reserve(struct hvd_set *set, const struct hvd_fused_op *f, struct hvd_err *err)
+{
+    const size_t n = (size_t)set->self.size;
+    const size_t bytes = (size_t)f->work.count * hvd_dtype_size((int)f->request.dtype);
+    const size_t dots = f->n_members * DOTS * (n + 1) * sizeof(double);
+    struct hvd_adasum *a = set->adasum;
+
+    if (!a)
+        a = set->adasum = hvd_calloc(1, sizeof(*a));
+    if (a && !a->counts)
+        a->counts = hvd_malloc(3 * n, sizeof(*a->counts));
+    if (a && a->counts && (!f->pieces || make_room(&a->mine, bytes)) &&
+        make_room(&a->theirs, bytes) && make_room(&a->dots, dots))
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: the Adasum of %zu bytes needs as much",
+                    bytes);
+}
+
+/* --- The collectives -------------------------------------------------------------------------- */
+
+/* The next part of the halves. */
+static void set_exchange(const struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_adasum *a = set->adasum;
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    const int n = set->self.size;
+    const int partner = set->self.rank ^ 1 << a->level;
+    const int64_t sent = at_most(a->away.len - a->done, a->chunk);
+    const int64_t received = at_most(a->stretch.len - a->done, a->chunk);
+
+    memset(a->counts, 0, 2 * (size_t)n * sizeof(*a->counts));
+    a->counts[partner] = sent;
+    a->counts[n + partner] = received;
+    a->phase = EXCHANGE;
+    f->move = (struct hvd_collective){
+        .op = HVD_ALLTOALL,
+        .dtype = f->request.dtype,
+        .reduce = HVD_SUM,
+        .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
+        .set = set->id,
+        .input = a->work + (size_t)(a->away.at + (sent > 0 ? a->done : 0)) * width,
+        .output = (char *)a->theirs.data + (size_t)(received > 0 ? a->done : 0) * width,
+        .count = sent,
+        .counts = a->counts,
+        .received = a->counts + n};
+}
+
+static void begin_level(const struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_adasum *a = set->adasum;
+    const struct stretch whole = a->stretch;
+
+    a->stretch = keep(whole, set->self.rank, a->level);
+    a->away = keep(whole, set->self.rank ^ 1 << a->level, a->level);
+    a->done = 0;
+    set_exchange(set, f);
+}
+
+/* Allgather of `input`; counts[2n ...] are filled in. */
+static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum hvd_dtype dtype,
+                       const void *input, void *output)
+{
+    struct hvd_adasum *a = set->adasum;
+    const int64_t *counts = a->counts + 2 * set->self.size;
+
+    f->move = (struct hvd_collective){.op = HVD_ALLGATHER,
+                                      .dtype = dtype,
+                                      .reduce = HVD_SUM,
+                                      .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
+                                      .set = set->id,
+                                      .input = input,
+                                      .output = output,
+                                      .count = counts[set->self.rank],
+                                      .counts = counts};
+}
+
+/* The part of a tensor that lies in this rank's stretch. */
+static struct stretch cut(const struct hvd_adasum *a, struct stretch tensor)
+{
+    const int64_t end = tensor.at + tensor.len;
+    const int64_t stop = a->stretch.at + a->stretch.len;
+    const int64_t from = tensor.at > a->stretch.at ? tensor.at : a->stretch.at;
+    const int64_t to = end < stop ? end : stop;
+
+    return (struct stretch){from, to > from ? to - from : 0};
+}
+
+/* Both halves are here: what they add to the dots of each tensor. The first vector is always that
+ * of the lower ranks. */
+static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_adasum *a = set->adasum;
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    const bool is_upper = set->self.rank >> a->level & 1;
+    const char *vector = a->theirs.data;
+    double *dots = a->dots.data;
+    struct stretch tensor = {0, 0};
+
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        tensor.len = f->members[i].count;
+        const struct stretch s = cut(a, tensor);
+        const void *mine = a->work + (size_t)s.at * width;
+        const void *theirs = vector + (size_t)(s.len > 0 ? s.at - a->stretch.at : 0) * width;
+        hvd_adasum_dots(f->request.dtype, is_upper ? theirs : mine, is_upper ? mine : theirs, s.len,
+                        dots + (size_t)i * DOTS);
+        tensor.at += tensor.len;
+    }
+    for (int rank = 0; rank < set->self.size; rank++)
+        a->counts[2 * set->self.size + rank] = (int64_t)f->n_members * DOTS;
+    a->phase = GATHER_DOTS;
+    set_gather(set, f, HVD_FLOAT64, dots, dots + (size_t)f->n_members * DOTS);
+}
+
+/* The dots of a tensor over both groups. */
+static void add_dots(const struct hvd_set *set, const struct hvd_fused_op *f, uint32_t tensor,
+                     double sums[DOTS])
+{
+    const struct hvd_adasum *a = set->adasum;
+    const int n_group = 2 << a->level;
+    const int first = set->self.rank / n_group * n_group;
+    const size_t row = (size_t)f->n_members * DOTS;
+    const double *dots = a->dots.data;
+
+    for (int k = 0; k < DOTS; k++)
+        sums[k] = 0;
+    for (int rank = first; rank < first + n_group; rank++)
+        for (size_t k = 0; k < DOTS; k++)
+            sums[k] += dots[row * (size_t)(rank + 1) + tensor * DOTS + k];
+}
+
+static void combine(const struct hvd_set *set, const struct hvd_fused_op *f)
+{
+    const struct hvd_adasum *a = set->adasum;
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    const bool is_upper = set->self.rank >> a->level & 1;
+    const char *vector = a->theirs.data;
+    struct stretch tensor = {0, 0};
+    double sums[DOTS];
+
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        tensor.len = f->members[i].count;
+        const struct stretch s = cut(a, tensor);
+        tensor.at += tensor.len;
+        if (s.len == 0)
+            continue;
+        add_dots(set, f, i, sums);
+        const double dots[DOTS] = {sums[0], sums[is_upper ? 2 : 1], sums[is_upper ? 1 : 2]};
+        hvd_adasum_combine(f->request.dtype, a->work + (size_t)s.at * width,
+                           vector + (size_t)(s.at - a->stretch.at) * width, s.len, dots);
+    }
+}
+
+static void begin_result(const struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_adasum *a = set->adasum;
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    const int n = set->self.size;
+
+    for (int rank = 0; rank < n; rank++)
+        a->counts[2 * n + rank] = share(f->work.count, rank, n).len;
+    a->phase = GATHER_RESULT;
+    set_gather(set, f, f->request.dtype, a->work + (size_t)a->stretch.at * width, a->theirs.data);
+}
+
+/* --- In and out ------------------------------------------------------------------------------- */
+
+/* The memory of a tensor: the caller's, or zeros for a rank that has joined. */
+static struct hvd_piece piece_of(const struct hvd_fused_op *f, uint32_t i)
+{
+    const struct hvd_entry *entry = f->members[i].entry;
+
+    if (f->pieces)
+        return f->pieces[i];
+    if (f->staging)
+        return hvd_staging_piece(f, i);
+    return (struct hvd_piece){.input = entry ? entry->input : f->zeros,
+                              .output = entry ? entry->data : f->zeros,
+                              .count = f->members[i].count};
+}
+
+static void take_in(struct hvd_adasum *a, const struct hvd_fused_op *f)
+{
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    const struct hvd_scaling scaling = {
+        .prescale = f->request.prescale, .postscale = 1, .divisor = 1};
+    size_t at = 0;
+
+    a->work = f->pieces ? a->mine.data : piece_of(f, 0).output;
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        const struct hvd_piece p = piece_of(f, i);
+        hvd_reduce_prescale(f->request.dtype, &scaling, a->work + at, p.input, p.count);
+        at += (size_t)p.count * width;
+    }
+}
+
+/* The shares lie in the order of the ranks, which is not that of the elements. */
+static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
+{
+    const struct hvd_adasum *a = set->adasum;
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    const struct hvd_scaling scaling = {
+        .prescale = 1, .postscale = f->request.postscale, .divisor = 1};
+    const char *from = a->theirs.data;
+
+    for (int rank = 0; rank < set->self.size; rank++) {
+        const struct stretch s = share(f->work.count, rank, set->self.size);
+        memcpy(a->work + (size_t)s.at * width, from, (size_t)s.len * width);
+        from += (size_t)s.len * width;
+    }
+    from = a->work;
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        const struct hvd_piece p = piece_of(f, i);
+        if (f->pieces)
+            memcpy(p.output, from, (size_t)p.count * width);
+        hvd_reduce_finish(f->request.dtype, &scaling, p.output, p.count);
+        from += (size_t)p.count * width;
+    }
+}
+
+hvd_status_t hvd_adasum_begin(const struct hvd_engine *e, struct hvd_set *set,
+                              struct hvd_fused_op *f, struct hvd_err *err)
+{
+    const int64_t width = (int64_t)hvd_dtype_size((int)f->request.dtype);
+    const int64_t chunk = e->options.adasum_chunk_bytes / width;
+    hvd_status_t st = reserve(set, f, err);
+
+    if (st != HVD_OK)
+        return st;
+    struct hvd_adasum *a = set->adasum;
+    a->chunk = e->options.adasum_chunk_bytes == 0 ? INT64_MAX : chunk > 0 ? chunk : 1;
+    a->level = 0;
+    a->stretch = (struct stretch){0, f->work.count};
+    take_in(a, f);
+    begin_level(set, f);
+    return HVD_OK;
+}
+
+bool hvd_adasum_advance(struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_adasum *a = set->adasum;
+
+    switch (a->phase) {
+    case EXCHANGE:
+        if (longest(f->work.count, a->level) - a->done > a->chunk) { /* on every rank alike */
+            a->done += a->chunk;
+            set_exchange(set, f);
+        } else {
+            begin_dots(set, f);
+        }
+        return false;
+    case GATHER_DOTS:
+        combine(set, f);
+        if (2 << a->level++ < set->self.size)
+            begin_level(set, f);
+        else
+            begin_result(set, f);
+        return false;
+    case GATHER_RESULT:
+        break;
+    }
+    hand_out(set, f);
+    return true;
+}

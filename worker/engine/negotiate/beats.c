@@ -1,0 +1,453 @@
+/*
+ * Ranks that do not answer while something is waited for, and data that moves nowhere: who is
+ * probed, warned of, given up. core/heartbeat.h decides, for each process set along its tree; here
+ * is what this rank waits for, and what comes of it. The progress owner's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/execute/staging.h"
+
+#define NAME_SHOWN 200
+
+static const char shutdown_time[] = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+
+/* The neighbour that a position of the tree is; -1: none. */
+static int neighbour_of(const struct hvd_set *set, int position)
+{
+    if (position == set->node.parent)
+        return 0;
+    return hvd_membership_is_child(set, position) ? hvd_tree_node_branch(&set->node, position) : -1;
+}
+
+static int rank_of(const struct hvd_set *set, int neighbour)
+{
+    return hvd_membership_rank_at(set, neighbour == 0 ? set->node.parent
+                                                      : set->node.children[neighbour - 1].first);
+}
+
+hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    const struct hvd_heartbeat_options options = {.warning_ns = e->options.stall_warning_ns,
+                                                  .shutdown_ns = e->options.stall_shutdown_ns,
+                                                  .node = &set->node};
+
+    if (options.warning_ns == 0 || set->self.size == 1)
+        return HVD_OK;
+    return hvd_heartbeat_create(&options, &set->heartbeat, err);
+}
+
+void hvd_beats_received(struct hvd_set *set, int position, int64_t now_ns)
+{
+    const int neighbour = set->heartbeat ? neighbour_of(set, position) : -1;
+
+    if (neighbour >= 0)
+        hvd_heartbeat_received(set->heartbeat, neighbour, now_ns);
+}
+
+void hvd_beats_left(struct hvd_engine *e, int branch)
+{
+    if (e->sets[0]->heartbeat)
+        hvd_heartbeat_leave(e->sets[0]->heartbeat, branch);
+}
+
+/* Sends a PING or PONG, with all that others know. A lost rank is reported by receive. */
+static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hvd_message_type type,
+                              const struct hvd_beat_step *step, struct hvd_err *err)
+{
+    int silent[HVD_SILENT_MAX];
+    struct hvd_beat beat = {
+        .kind = step->kind, .age_ms = (uint32_t)(step->waited_ns / 1000000), .name = step->name};
+    struct hvd_buf buf;
+
+    if (set->heartbeat)
+        beat.n_silent = (uint32_t)hvd_heartbeat_silent(set->heartbeat, step->neighbour, silent);
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_beat(&buf, type, set->id, &beat, silent);
+    if (st == HVD_OK)
+        st = hvd_control_send(e, rank_of(set, step->neighbour), buf.data, buf.len, err);
+    else
+        st = HVD_FAIL(err, st, 0, "a probe: %s", hvd_status_str(st));
+    hvd_buf_fini(&buf);
+    if (st != HVD_ERR_UNAVAILABLE)
+        return st;
+    hvd_err_clear(err);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,
+                            struct hvd_reader *reader, struct hvd_err *err)
+{
+    const struct hvd_beat_step answer = {.neighbour = neighbour_of(set, position)};
+    const bool is_ping = reader->type == HVD_MESSAGE_PING;
+    struct hvd_beat beat;
+    hvd_status_t st = hvd_message_read_beat(reader, &beat, err);
+
+    if (st != HVD_OK)
+        return st;
+    if (set->heartbeat) {
+        hvd_heartbeat_read(set->heartbeat, answer.neighbour, &beat, e->now_ns);
+        if (is_ping)
+            e->next_stall_check_ns = 0; /* its neighbours are probed as well */
+    }
+    return is_ping ? send_beat(e, set, HVD_MESSAGE_PONG, &answer, err) : HVD_OK;
+}
+
+bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set, int64_t before_ns)
+{
+    const int64_t warning_ns = e->options.stall_warning_ns;
+    int missed[HVD_SILENT_MAX];
+
+    if (!set->heartbeat)
+        return false;
+    if (hvd_heartbeat_missed(set->heartbeat, warning_ns, missed) > 0)
+        return true;
+    const int n = hvd_heartbeat_missed(set->heartbeat, warning_ns / 2, missed);
+    return hvd_negotiator_awaits(set->negotiator, before_ns, missed, n);
+}
+
+bool hvd_beats_are_active(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->heartbeat && hvd_heartbeat_is_active(e->sets[i]->heartbeat))
+            return true;
+    return false;
+}
+
+/* --- What this rank waits for ----------------------------------------------------------------- */
+
+/* The fused operation that was agreed first, of those that are not done; NULL: none. */
+static const struct hvd_fused_op *oldest_fused_op(const struct hvd_set *set)
+{
+    const struct hvd_fused_op *oldest = set->todo;
+
+    for (int i = 0; i < set->n_moving; i++)
+        if (!oldest || set->moving[i]->since_ns < oldest->since_ns)
+            oldest = set->moving[i];
+    return oldest;
+}
+
+/* A tensor that is submitted and not agreed: by name the first one, else the first slot. NULL:
+ * none. Holds mu. */
+static const struct hvd_entry *find_pending(const struct hvd_set *set)
+{
+    const uint32_t end = hvd_cache_end(set->cache);
+    const struct hvd_entry *entry = hvd_table_first(set->table);
+
+    for (uint32_t i = 0; i < end && !entry; i++)
+        entry = hvd_cache_owner(set->cache, i);
+    return entry;
+}
+
+/* What waits here to be agreed. Nothing is noted when a tensor is submitted: since when one waits
+ * is known from finding it again. */
+static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wait *wait,
+                        char name[NAME_SHOWN])
+{
+    int64_t handle = 0;
+
+    if (atomic_load(&e->n_outstanding) > 0) {
+        pthread_mutex_lock(&e->mu);
+        const struct hvd_entry *entry = find_pending(set);
+        if (entry && entry->request.op != HVD_JOIN) { /* which waits for as long as others train */
+            handle = entry->handle;
+            snprintf(name, NAME_SHOWN, "%s", entry->name);
+        }
+        pthread_mutex_unlock(&e->mu);
+    }
+    if (handle == 0 || handle != set->pending)
+        set->pending_ns = e->now_ns;
+    set->pending = handle;
+    if (handle != 0)
+        *wait = (struct hvd_wait){.since_ns = set->pending_ns, .name = hvd_strview_of(name)};
+}
+
+/* How far all data of the set is: another number once some of it has moved. What waits behind it
+ * is on its way as well. */
+static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
+{
+    uint64_t n = set->n_landed << 48;
+
+    for (int i = 0; i < set->n_moving && e->transport->ops->moved; i++)
+        if (!hvd_staging_is_landing(set->moving[i]))
+            n += e->transport->ops->moved(e->transport, &set->moving[i]->move);
+    return n;
+}
+
+/* All that this rank waits for in the set. */
+static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_waits *waits,
+                        char name[NAME_SHOWN])
+{
+    const struct hvd_fused_op *f = oldest_fused_op(set);
+    struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
+
+    *waits = (struct hvd_waits){0};
+    if (e->making) { /* nothing else goes on here */
+        if (e->making == set)
+            waits->of[HVD_WAIT_SET].since_ns = e->making_ns;
+        return;
+    }
+    if (f)
+        waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = f->since_ns,
+                                                     .name = hvd_strview_of(hvd_fused_op_name(f)),
+                                                     .moved = count_moved(e, set)};
+    if (set->id == 0 && e->left_ns > 0 && !e->is_done)
+        waits->of[HVD_WAIT_LEAVE].since_ns = e->left_ns;
+    if (set->negotiator) {
+        const char *oldest = hvd_negotiator_oldest(set->negotiator, &plan->since_ns);
+        plan->name = hvd_strview_of(oldest ? oldest : "");
+    } else {
+        see_pending(e, set, plan, name);
+    }
+}
+
+/* --- What comes of it ------------------------------------------------------------------------- */
+
+/* "tensor t is in transfer" */
+static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step,
+                     struct hvd_text *text)
+{
+    const int n = step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len;
+
+    if (step->kind == HVD_WAIT_LEAVE)
+        hvd_text_add(text, "the job shuts down");
+    else if (step->kind == HVD_WAIT_SET)
+        hvd_text_add(text, "process set %u is made", set->id);
+    else
+        hvd_text_add(text, "tensor %.*s %s", n, n > 0 ? step->name.data : "",
+                     step->kind == HVD_WAIT_DATA ? "is in transfer" : "waits to be agreed on");
+}
+
+static double seconds(int64_t ns)
+{
+    const int64_t tenths = ns / 100000000; /* not more than passed */
+
+    return (double)tenths / 10;
+}
+
+static void warn(struct hvd_engine *e, const char *text)
+{
+    hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", text);
+    hvd_telemetry_stalled(e->options.telemetry, 1, text);
+}
+
+static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
+                    const struct hvd_beat_step *step)
+{
+    const int rank = rank_of(set, step->neighbour);
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+
+    hvd_membership_add_ranks(e, &rank, 1, &text);
+    out[0] = 'R';
+    hvd_text_add(&text, " has not answered for %.3g seconds while ", seconds(step->silent_ns));
+    add_wait(set, step, &text);
+    hvd_text_add(&text, ": it may be stopped, or cut off.");
+    warn(e, out);
+}
+
+/* "; rank 3 on host b has not answered either": who is silent besides, as behind the same link. */
+static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set, int lost,
+                          struct hvd_text *text)
+{
+    int silent[HVD_SILENT_MAX];
+    int others[HVD_SILENT_MAX];
+    const int n_silent =
+        hvd_heartbeat_missed(set->heartbeat, e->options.stall_warning_ns / 2, silent);
+    int n = 0;
+
+    for (int i = 0; i < n_silent; i++)
+        if (hvd_membership_rank_at(set, silent[i]) != lost)
+            others[n++] = hvd_membership_rank_at(set, silent[i]);
+    if (n == 0)
+        return;
+    hvd_text_add(text, "; ");
+    hvd_membership_add_ranks(e, others, n, text);
+    hvd_text_add(text, " %s not answered either", n == 1 ? "has" : "have");
+}
+
+/* A silent neighbour ends the job, as one that is lost. */
+static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
+                            const struct hvd_beat_step *step, struct hvd_err *err)
+{
+    const int rank = rank_of(set, step->neighbour);
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+
+    hvd_text_add(&text, "it has not answered for %.3g seconds while ", seconds(step->silent_ns));
+    add_wait(set, step, &text);
+    hvd_text_add(&text, ", for longer than %.3g seconds (%s)",
+                 (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
+    add_as_silent(e, set, rank, &text);
+    hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%s", out);
+    return hvd_membership_give_up(e, rank, err);
+}
+
+/* Who the data is to come from, or go to, where the transport knows it. */
+static void add_awaited(struct hvd_engine *e, const struct hvd_fused_op *f, struct hvd_text *text)
+{
+    struct hvd_transport *t = e->transport;
+    int ranks[HVD_RANKS_NAMED];
+    const int n = t->ops->awaits ? t->ops->awaits(t, &f->move, ranks, HVD_RANKS_NAMED) : 0;
+
+    if (n == 0)
+        return;
+    hvd_text_add(text, ": ");
+    hvd_membership_add_ranks(e, &e->topology.rank, 1, text);
+    hvd_text_add(text, " waits for ");
+    hvd_membership_add_ranks(e, ranks, n, text);
+}
+
+/* Whether the fused operation's data is on its way over the transport. */
+static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
+{
+    for (int i = 0; i < set->n_moving; i++)
+        if (set->moving[i] == f)
+            return !hvd_staging_is_landing(f);
+    return false;
+}
+
+/* Data that moves nowhere, although all around this rank answer. */
+static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
+                             const struct hvd_beat_step *step, struct hvd_text *text)
+{
+    const struct hvd_fused_op *f = oldest_fused_op(set);
+    const int64_t transfer_ns = f ? e->now_ns - f->since_ns : step->waited_ns;
+    int silent[HVD_SILENT_MAX];
+    const int n_silent = hvd_heartbeat_silent(set->heartbeat, -1, silent);
+
+    hvd_text_add(text, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
+                 step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
+                 f ? hvd_op_name((int)f->request.op) : "", seconds(transfer_ns));
+    if (transfer_ns > step->waited_ns)
+        hvd_text_add(text, " and has not moved for %.3g seconds", seconds(step->waited_ns));
+    if (f && hvd_staging_is_landing(f)) {
+        hvd_text_add(text, ": the device of this rank is not done");
+    } else if (n_silent > 0) {
+        for (int i = 0; i < n_silent; i++)
+            silent[i] = hvd_membership_rank_at(set, silent[i]);
+        hvd_text_add(text, ": no answer comes from ");
+        hvd_membership_add_ranks(e, silent, n_silent, text);
+    } else {
+        hvd_text_add(text, ", though all ranks answer");
+        if (f && is_moving(set, f))
+            add_awaited(e, f, text);
+    }
+}
+
+static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct hvd_beat_step *step,
+                        struct hvd_err *err)
+{
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+
+    switch (step->action) {
+    case HVD_BEAT_PROBE:
+        return send_beat(e, set, HVD_MESSAGE_PING, step, err);
+    case HVD_BEAT_WARN:
+        warn_of(e, set, step);
+        return HVD_OK;
+    case HVD_BEAT_LOSE:
+        return give_up(e, set, step, err);
+    case HVD_BEAT_OVERDUE_WARN:
+        describe_overdue(e, set, step, &text);
+        warn(e, out);
+        return HVD_OK;
+    case HVD_BEAT_OVERDUE_LOSE:
+    default:
+        describe_overdue(e, set, step, &text);
+        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s (%s)", out, shutdown_time);
+    }
+}
+
+/* Whether a rank below, or this one, has said that it leaves. */
+static bool has_left(const struct hvd_set *set, int position)
+{
+    if (set->negotiator)
+        return hvd_negotiator_has_left(set->negotiator, position);
+    return set->aggregator ? hvd_aggregator_has_left(set->aggregator, position) : true;
+}
+
+static bool is_silent(const struct hvd_set *set, int position)
+{
+    int silent[HVD_SILENT_MAX];
+    const int n = hvd_heartbeat_silent(set->heartbeat, -1, silent);
+
+    for (int i = 0; i < n; i++)
+        if (silent[i] == position)
+            return true;
+    return false;
+}
+
+/* Others have left, and this rank, or one that it alone hears of, has not: is named once. Those
+ * that pass on what others say do so themselves; who does not answer is named for that. */
+static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *set)
+{
+    const struct hvd_node *node = &set->node;
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+    int ranks[HVD_RANKS_NAMED];
+    int n = 0;
+
+    if (e->left_ns == 0 || e->is_down || e->is_stay_warned ||
+        e->now_ns - e->left_ns < e->options.stall_warning_ns)
+        return;
+    e->is_stay_warned = true;
+    for (int branch = 0; branch <= node->n_children; branch++) {
+        const struct hvd_pos_range range = hvd_tree_node_branch_range(node, branch);
+        if (range.n > 1 || has_left(set, range.first) || is_silent(set, range.first))
+            continue;
+        if (n < HVD_RANKS_NAMED)
+            ranks[n] = hvd_membership_rank_at(set, range.first);
+        n++;
+    }
+    if (n == 0)
+        return;
+    hvd_membership_add_ranks(e, ranks, n, &text);
+    out[0] = 'R';
+    hvd_text_add(&text, " did not call horovod_shutdown in the %.3g seconds since another rank did",
+                 seconds(e->now_ns - e->left_ns));
+    warn(e, out);
+}
+
+/* The coordinator names who does not answer, and not all behind them. */
+static void spare_those_behind(struct hvd_set *set)
+{
+    int silent[HVD_SILENT_MAX];
+
+    if (set->negotiator)
+        hvd_negotiator_silent(set->negotiator, silent,
+                              hvd_heartbeat_silent(set->heartbeat, -1, silent));
+}
+
+/* Rank 0 was told of a lost rank and does nothing about it: it is lost as well. Of a stall, which
+ * all ranks are to survive, it may hear later: it may be busy. */
+static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
+{
+    const int64_t warning_ns = e->options.stall_warning_ns;
+
+    if (e->reported_ns == 0 ||
+        e->now_ns - e->reported_ns < (e->is_stall_reported ? warning_ns : warning_ns / 2))
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->reported);
+}
+
+hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    char name[NAME_SHOWN] = "";
+    struct hvd_beat_step step;
+    struct hvd_waits waits;
+    hvd_status_t st = set->id == 0 ? check_rank_0(e, err) : HVD_OK;
+
+    if (st != HVD_OK || !set->heartbeat)
+        return st;
+    look_around(e, set, &waits, name);
+    hvd_heartbeat_tick(set->heartbeat, &waits, e->now_ns);
+    if (set->id == 0)
+        warn_of_those_who_stay(e, set);
+    while (st == HVD_OK && !e->is_aborted && hvd_heartbeat_next(set->heartbeat, &step))
+        st = act(e, set, &step, err);
+    spare_those_behind(set);
+    return st;
+}

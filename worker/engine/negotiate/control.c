@@ -1,0 +1,422 @@
+/*
+ * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
+ * coordinator, merged on the way by aggregators (core/aggregator.h); its plans come down. What a
+ * rank that receives for others requests itself takes the same way without a message. The progress
+ * owner's.
+ *
+ *                      coordinator                       negotiator: counts, plans
+ *      requests, bits,  ^      |  plans
+ *      partial, leaves  |      v
+ *                     aggregator                          merges, and passes plans on as they are
+ *                       ^      |                         before it follows them
+ *                       |      v
+ *                        leaf
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/state/engine_internal.h"
+
+#define RECEIVE_MAX 64 /* messages in a step */
+
+hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, size_t len,
+                              struct hvd_err *err)
+{
+    hvd_telemetry_sent(e->options.telemetry, len);
+    return e->transport->ops->send(e->transport, rank, data, len, err);
+}
+
+/* For telemetry: a rank, or all under a child, have requested cached tensors. */
+static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
+                               const struct hvd_reader *bits)
+{
+    const struct hvd_pos_range range = hvd_tree_node_branch_range(&set->node, branch);
+
+    for (int i = 0; set->negotiator && i < range.n; i++)
+        hvd_trace_hooks_ready_bits(e, set, hvd_membership_rank_at(set, range.first + i), bits);
+}
+
+static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int branch,
+                               const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
+{
+    if (e->options.telemetry && hvd_telemetry_on(e->options.telemetry))
+        trace_branch_ready(e, set, branch, bits);
+    return set->negotiator ? hvd_negotiator_bits(set->negotiator, branch, bits, now_ns, err)
+                           : hvd_aggregator_bits(set->aggregator, branch, bits, now_ns, err);
+}
+
+static hvd_status_t count_request(struct hvd_set *set, const struct hvd_merged_request *merged,
+                                  int64_t now_ns, struct hvd_err *err)
+{
+    return set->negotiator ? hvd_negotiator_request(set->negotiator, merged, now_ns, err)
+                           : hvd_aggregator_request(set->aggregator, merged, now_ns, err);
+}
+
+hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                                  int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_reader bits = hvd_message_of_bits(set->bits, n_words, set->epoch);
+
+    return count_bits(e, set, 0, &bits, now_ns, err);
+}
+
+/* Whether telemetry hears of it: not of what the library itself requests. */
+static bool is_reported(const struct hvd_set *set, const struct hvd_merged_request *merged)
+{
+    return merged->refusal.len == 0 && (set->id == 0 || merged->request.op != HVD_JOIN);
+}
+
+hvd_status_t hvd_control_own_request(struct hvd_engine *e, struct hvd_set *set,
+                                     const struct hvd_merged_request *merged, int64_t now_ns,
+                                     struct hvd_err *err)
+{
+    if (set->negotiator && is_reported(set, merged))
+        hvd_control_trace_ready(e, e->topology.rank, &merged->request);
+    return count_request(set, merged, now_ns, err);
+}
+
+void hvd_control_trace_ready(const struct hvd_engine *e, int rank,
+                             const struct hvd_request *request)
+{
+    if (!hvd_strview_equal(request->name, HVD_CHANGE_NAME))
+        hvd_telemetry_ready(e->options.telemetry, rank, request, false);
+}
+
+/* Hands a plan down: first to those that pass it on most. */
+static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, const void *data,
+                              size_t len, struct hvd_err *err)
+{
+    for (int i = 0; i < set->node.n_children; i++) {
+        const int rank = hvd_membership_rank_at(set, set->node.children[i].first);
+        hvd_status_t st = hvd_control_send(e, rank, data, len, err);
+        /* A lost rank is reported by receive, which says more. */
+        if (st == HVD_ERR_UNAVAILABLE)
+            hvd_err_clear(err);
+        else if (st != HVD_OK)
+            return st;
+    }
+    return HVD_OK;
+}
+
+/* What an aggregator has for its parent. */
+static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                            struct hvd_err *err)
+{
+    const struct hvd_buf *message = NULL;
+    hvd_status_t st;
+
+    while ((st = hvd_aggregator_next(set->aggregator, &message, err)) == HVD_OK && message) {
+        *progressed = true;
+        st = hvd_membership_send_up(e, set, message->data, message->len, err);
+        if (st != HVD_OK)
+            return st;
+    }
+    return st;
+}
+
+/* Why the job ends, from a plan that does so. */
+static hvd_status_t read_end(struct hvd_reader reader, char text[HVD_TEXT_MAX + 1],
+                             struct hvd_err *err)
+{
+    struct hvd_step step = {.kind = HVD_STEP_ERROR};
+    hvd_status_t st = HVD_OK;
+
+    while (st == HVD_OK && step.kind != HVD_STEP_ABORT)
+        st = hvd_message_read_step(&reader, &step, err);
+    if (st == HVD_OK)
+        snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)step.text.len, step.text.data);
+    return st;
+}
+
+/* A rank has failed: everybody is told why, at once. */
+static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan,
+                                struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+    struct hvd_reader reader;
+    hvd_status_t st = hvd_message_open(&reader, plan->data, plan->len, err);
+
+    if (st == HVD_OK)
+        st = read_end(reader, text, err);
+    if (st == HVD_OK)
+        hvd_job_end_announce(e, 0, text);
+    return st;
+}
+
+/* The plan ends the job, and this rank is about to make a set. */
+static hvd_status_t end_making(const struct hvd_reader *reader, struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+    const hvd_status_t st = read_end(*reader, text, err);
+
+    return st == HVD_OK ? HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text) : st;
+}
+
+hvd_status_t hvd_control_recv_end(struct hvd_engine *e, struct hvd_err *err)
+{
+    struct hvd_negotiator *n = e->sets[0]->negotiator;
+    const struct hvd_buf *plan = NULL;
+    struct hvd_reader reader;
+
+    if (!n || !hvd_negotiator_is_aborted(n))
+        return HVD_OK;
+    hvd_status_t st = hvd_negotiator_plan(n, &plan, err);
+    if (st != HVD_OK || !plan)
+        return st;
+    st = hvd_message_open(&reader, plan->data, plan->len, err);
+    return st == HVD_OK ? end_making(&reader, err) : st;
+}
+
+hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                      struct hvd_err *err)
+{
+    const struct hvd_buf *plan = NULL;
+    struct hvd_reader reader;
+    hvd_status_t st = HVD_OK;
+
+    if (e->is_aborted)
+        return HVD_OK;
+    if (set->aggregator)
+        return send_up(e, set, progressed, err);
+    if (!set->negotiator)
+        return HVD_OK;
+    st = hvd_negotiator_plan(set->negotiator, &plan, err);
+    if (st != HVD_OK || !plan)
+        return st;
+    *progressed = true;
+    if (hvd_negotiator_is_aborted(set->negotiator))
+        st = publish_end(e, plan, err);
+    else
+        st = send_down(e, set, plan->data, plan->len, err);
+    if (st == HVD_OK)
+        st = hvd_message_open(&reader, plan->data, plan->len, err);
+    if (st == HVD_OK)
+        st = hvd_plan_apply(e, set, reader, err);
+    hvd_negotiator_plan_sent(set->negotiator);
+    return st;
+}
+
+/* Another rank has given up rank 0, which its children tell as well: their way to it may be open
+ * where that of the others is not. */
+static void pass_to_coordinator(struct hvd_engine *e, const struct hvd_reader *reader)
+{
+    char text[HVD_TEXT_MAX + 1];
+
+    if (read_end(*reader, text, NULL) == HVD_OK)
+        (void)hvd_job_end_report(e, 0, HVD_LEAVE_FAILED, text);
+}
+
+/* A plan has come from above, or an ABORT, which has no number: from rank 0 itself, which tells
+ * everybody, or because of it, and then it is passed on. */
+static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
+                              const struct hvd_inbound *in, const struct hvd_reader *reader,
+                              struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (reader->epoch != 0 || in->from != 0)
+        st = send_down(e, set, in->data, in->len, err);
+    if (reader->epoch == 0 && in->from != 0 && set->id == 0 && set->node.parent == 0)
+        pass_to_coordinator(e, reader);
+    if (st == HVD_OK && set->aggregator)
+        st = hvd_aggregator_plan(set->aggregator, *reader, err);
+    return st == HVD_OK ? hvd_plan_apply(e, set, *reader, err) : st;
+}
+
+/* For telemetry: every rank that an item stands for. */
+static void trace_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
+                            const struct hvd_merged_request *merged)
+{
+    for (uint32_t i = 0; e->options.telemetry && i < merged->by.n; i++) {
+        const struct hvd_pos_range range = hvd_message_ranges_at(&merged->by, i);
+        for (int k = 0; k < range.n; k++)
+            hvd_control_trace_ready(e, hvd_membership_rank_at(set, range.first + k),
+                                    &merged->request);
+    }
+}
+
+static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int branch,
+                                  struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_pos_range range = hvd_tree_node_branch_range(&set->node, branch);
+    struct hvd_merged_request merged;
+    hvd_status_t st = HVD_OK;
+    bool progressed = false;
+
+    while (st == HVD_OK && reader->left > 0) {
+        st = hvd_message_read_request(reader, &merged, err);
+        if (st == HVD_OK && !hvd_message_ranges_within(&merged.by, range))
+            st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
+        if (st == HVD_OK && set->negotiator && is_reported(set, &merged))
+            trace_all_ready(e, set, &merged);
+        if (st == HVD_OK)
+            st = count_request(set, &merged, now_ns, err);
+    }
+    if (st == HVD_OK && set->aggregator && hvd_aggregator_is_full(set->aggregator))
+        st = send_up(e, set, &progressed, err);
+    return st;
+}
+
+/* Who has asked by bits that are not complete: the coordinator takes it in, others pass it on. */
+static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
+                                 const struct hvd_inbound *in, struct hvd_reader *reader,
+                                 int64_t now_ns, struct hvd_err *err)
+{
+    const int branch =
+        hvd_tree_node_branch(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
+
+    if (set->negotiator)
+        return hvd_negotiator_partial(set->negotiator, branch, reader, now_ns, err);
+    return hvd_membership_send_up(e, set, in->data, in->len, err);
+}
+
+/* A peer has made a set that this rank is about to make: what it says has to wait, as all does
+ * while this rank makes one. */
+static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *in, uint32_t set,
+                               struct hvd_err *err)
+{
+    struct hvd_early *early = hvd_malloc(1, sizeof(*early) + in->len);
+    struct hvd_early **end = &e->early;
+
+    if (!early)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message of rank %d", in->from);
+    *early = (struct hvd_early){.from = in->from, .set = set, .len = in->len};
+    memcpy(early->data, in->data, in->len);
+    while (*end)
+        end = &(*end)->next;
+    *end = early;
+    return HVD_OK;
+}
+
+/* Whether a rank of the set may say such a thing to this one: plans come from the parent (the last
+ * word from rank 0, or from who knows that it is lost), the rest from children, but for failures,
+ * which anybody tells rank 0. */
+static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader *reader)
+{
+    const int position = from >= 0 ? set->tree.position_of[from] : -1;
+
+    if (position < 0)
+        return false;
+    if (reader->type >= HVD_MESSAGE_PING)
+        return position == set->node.parent || hvd_membership_is_child(set, position);
+    if (reader->type == HVD_MESSAGE_PLAN)
+        return !set->negotiator && (reader->epoch == 0 || position == set->node.parent);
+    if ((!set->negotiator && !set->aggregator) ||
+        (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
+        return false;
+    if (reader->type == HVD_MESSAGE_LEAVE && set->negotiator)
+        return position > 0;
+    return hvd_membership_is_child(set, position);
+}
+
+/* Whether a message is for now, although a set is being made: a probe, or that the job ends. */
+static bool is_for_now(struct hvd_reader reader)
+{
+    struct hvd_strview text;
+    struct hvd_pos_range who;
+    enum hvd_leave_why why = HVD_LEAVE_CALLED;
+
+    if (reader.type == HVD_MESSAGE_LEAVE)
+        return hvd_message_read_leave(&reader, &who, &why, &text, NULL) == HVD_OK &&
+               why == HVD_LEAVE_FAILED;
+    return reader.type >= HVD_MESSAGE_PING ||
+           (reader.type == HVD_MESSAGE_PLAN && reader.epoch == 0);
+}
+
+static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound *in, int64_t now_ns,
+                                 struct hvd_err *err)
+{
+    struct hvd_reader reader;
+    hvd_status_t st = hvd_message_open(&reader, in->data, in->len, err);
+
+    if (st != HVD_OK)
+        return HVD_WRAP(err, st, "from rank %d", in->from);
+    struct hvd_set *set = hvd_set_find(e, reader.set);
+    if (reader.set >= e->n_sets || (e->making && !is_for_now(reader)))
+        return keep_early(e, in, reader.set, err);
+    if (!set && e->infos[reader.set].is_removed) /* said before its end was heard there */
+        return HVD_OK;
+    const int from = set ? hvd_set_rank_of(set, in->from) : -1;
+    if (!set || !may_say(set, from, &reader))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "rank %d sent a message of type %d about process set %u to rank %d",
+                        in->from, (int)reader.type, reader.set, e->topology.rank);
+    const int branch = hvd_tree_node_branch(&set->node, set->tree.position_of[from]);
+    hvd_beats_received(set, set->tree.position_of[from], now_ns);
+    if (reader.type == HVD_MESSAGE_PLAN)
+        return e->making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);
+    if (reader.type == HVD_MESSAGE_BITS)
+        st = count_bits(e, set, branch, &reader, now_ns, err);
+    else if (reader.type == HVD_MESSAGE_PARTIAL)
+        st = read_partial(e, set, in, &reader, now_ns, err);
+    else if (reader.type >= HVD_MESSAGE_PING)
+        st = hvd_beats_read(e, set, set->tree.position_of[from], &reader, err);
+    else if (reader.type == HVD_MESSAGE_LEAVE)
+        st = hvd_membership_read_leave(e, branch, &reader, err);
+    else
+        st = read_requests(e, set, branch, &reader, now_ns, err);
+    return st == HVD_OK ? st : HVD_WRAP(err, st, "from rank %d", in->from);
+}
+
+bool hvd_control_serves_others(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->node.n_children > 0)
+            return true;
+    return false;
+}
+
+/* Gives the memory of a message back. */
+static void drop_message(struct hvd_engine *e, struct hvd_inbound *in)
+{
+    if (e->transport->ops->recycle)
+        e->transport->ops->recycle(e->transport, in);
+    else
+        hvd_free(in->data);
+}
+
+hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                              struct hvd_err *err)
+{
+    struct hvd_inbound in;
+
+    for (int i = 0; i < RECEIVE_MAX && !e->is_aborted; i++) {
+        hvd_status_t st = e->transport->ops->receive(e->transport, &in, err);
+        if (st == HVD_INPROGRESS)
+            return HVD_OK;
+        *progressed = true;
+        if (st == HVD_OK) {
+            hvd_telemetry_received(e->options.telemetry, in.len);
+            st = read_message(e, &in, now_ns, err);
+            drop_message(e, &in);
+            if (st == HVD_OK && e->early && !e->making) /* kept while a set was made just now */
+                st = hvd_control_recv_early(e, now_ns, progressed, err);
+        } else if (st == HVD_ERR_GONE) {
+            st = hvd_membership_lose(e, in.from, err);
+        }
+        if (st != HVD_OK)
+            return st;
+    }
+    return HVD_OK;
+}
+
+hvd_status_t hvd_control_recv_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                                    struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (struct hvd_early **at = &e->early; *at && st == HVD_OK;) {
+        struct hvd_early *early = *at;
+        if (early->set >= e->n_sets) {
+            at = &early->next;
+            continue;
+        }
+        const struct hvd_inbound in = {.from = early->from, .data = early->data, .len = early->len};
+        *at = early->next;
+        *progressed = true;
+        st = read_message(e, &in, now_ns, err);
+        hvd_free(early);
+    }
+    return st;
+}

@@ -1,0 +1,190 @@
+/*
+ * What this rank asks the coordinator for: everything that was submitted, as bits where the tensor
+ * is cached, by name otherwise. The progress owner's.
+ */
+#include "worker/engine/execute/staging.h"
+
+#define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
+
+/* Whether what this rank requests takes the way of what others do, without a message. */
+static bool serves_itself(const struct hvd_set *set)
+{
+    return set->negotiator || set->aggregator;
+}
+
+/* Sends set->message up the tree, if there is anything in it. */
+static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    if (set->message.len == 0)
+        return HVD_OK;
+    const hvd_status_t st =
+        hvd_membership_send_up(e, set, set->message.data, set->message.len, err);
+    hvd_buf_reset(&set->message);
+    return st;
+}
+
+static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
+                                 const struct hvd_entry *entry, int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_pos_range self = {.first = set->node.range.first, .n = 1};
+    char text[HVD_TEXT_MAX + 1];
+    struct hvd_merged_request merged = hvd_message_request_of(&entry->request, self.first);
+    hvd_status_t st = HVD_OK;
+
+    if (merged.request.group != 0)
+        merged.request.group = entry->group_number;
+    if (entry->refusal)
+        merged.refusal = hvd_refusal_text(e, entry, text, sizeof(text));
+    if (serves_itself(set))
+        return hvd_control_own_request(e, set, &merged, now_ns, err);
+    const struct hvd_by by = {.ranges = &self, .n_ranges = 1, .refusal = merged.refusal};
+    if (set->message.len == 0)
+        st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
+    if (st == HVD_OK)
+        st = hvd_message_add_request(&set->message, &merged.request, &by);
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
+                        hvd_status_str(st));
+    return set->message.len >= REQUESTS_FLUSH ? send_message(e, set, err) : HVD_OK;
+}
+
+static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                              int64_t now_ns, struct hvd_err *err)
+{
+    hvd_status_t st;
+
+    hvd_trace_hooks_requested(e, set, set->bits, n_words);
+    if (serves_itself(set)) {
+        st = hvd_control_own_bits(e, set, n_words, now_ns, err);
+    } else {
+        st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
+        st = st == HVD_OK
+                 ? send_message(e, set, err)
+                 : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
+    }
+    for (uint32_t i = 0; i < n_words; i++)
+        set->bits[i] = 0;
+    return st;
+}
+
+/* Asks by name. */
+static hvd_status_t request_by_name(struct hvd_engine *e, struct hvd_set *set,
+                                    struct hvd_entry *first, int64_t now_ns, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
+        struct hvd_entry *next = entry->next; /* asking may finish it */
+        if (!entry->slot)
+            st = send_request(e, set, entry, now_ns, err);
+        entry = next;
+    }
+    return st;
+}
+
+/* Asks by bits in one message, for the rest by name in others. */
+static hvd_status_t send_outgoing(struct hvd_engine *e, struct hvd_set *set,
+                                  struct hvd_outgoing *what, int64_t now_ns, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (struct hvd_entry *entry = what->first; entry; entry = entry->next) {
+        entry->is_listed = false;
+        if (!entry->slot)
+            continue;
+        const uint32_t word = entry->slot->index / 64;
+        set->bits[word] |= (uint64_t)1 << (entry->slot->index % 64);
+        if (word >= what->n_words)
+            what->n_words = word + 1;
+    }
+    if (what->n_words > 0)
+        st = send_bits(e, set, what->n_words, now_ns, err);
+    if (st == HVD_OK)
+        st = request_by_name(e, set, what->first, now_ns, err);
+    return st == HVD_OK ? send_message(e, set, err) : st;
+}
+
+bool hvd_request_send_is_full(const struct hvd_engine *e)
+{
+    return e->options.fusion_bytes > 0 && e->queued_bytes >= e->options.fusion_bytes;
+}
+
+bool hvd_request_send_is_due(struct hvd_engine *e)
+{
+    if (atomic_load(&e->n_waiters) > 0 || atomic_load(&e->is_urgent) || e->options.cycle_ns == 0)
+        return true;
+    pthread_mutex_lock(&e->mu);
+    const bool is_full = hvd_request_send_is_full(e) || atomic_load(&e->is_leaving);
+    const int64_t since_ns = e->first_queued_ns;
+    pthread_mutex_unlock(&e->mu);
+    return is_full || hvd_engine_now_ns() - since_ns >= e->options.cycle_ns;
+}
+
+/* Takes what was submitted to the set. Holds mu. */
+static void take_queued(struct hvd_set *set)
+{
+    uint64_t *bits = set->bits;
+
+    set->outgoing =
+        (struct hvd_outgoing){.first = set->queue.first, .n_words = set->n_queued_words};
+    set->bits = set->queued_bits;
+    set->queued_bits = bits;
+    set->queue = (struct hvd_entry_list){0};
+    set->n_queued_words = 0;
+}
+
+/* Takes what was submitted to any set. Holds mu. */
+static void take_all(struct hvd_engine *e)
+{
+    if (atomic_load(&e->is_urgent)) /* to write it costs more than to look */
+        atomic_store(&e->is_urgent, false);
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i])
+            take_queued(e->sets[i]);
+    e->queued_bytes = 0;
+    e->has_taken = true;
+    atomic_store_explicit(&e->n_queued, 0, memory_order_release);
+}
+
+void hvd_request_send_take(struct hvd_engine *e)
+{
+    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0 && e->n_on_device == 0)
+        take_all(e);
+}
+
+/* Whether anything is to be requested now: it has been taken from the queues then. */
+static bool has_taken(struct hvd_engine *e)
+{
+    if (e->has_taken)
+        return true;
+    if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 ||
+        !hvd_request_send_is_due(e))
+        return false;
+    pthread_mutex_lock(&e->mu);
+    take_all(e);
+    pthread_mutex_unlock(&e->mu);
+    return true;
+}
+
+hvd_status_t hvd_request_send_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                                     struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (!has_taken(e))
+        return HVD_OK;
+    *progressed = true;
+    e->has_taken = false;
+    for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
+        struct hvd_set *set = e->sets[i];
+        if (!set)
+            continue;
+        struct hvd_outgoing what = set->outgoing;
+        set->outgoing = (struct hvd_outgoing){0};
+        if (e->options.device && what.first)
+            st = hvd_inputs_sift(e, set, &what.first, err);
+        if (st == HVD_OK && (what.first || what.n_words > 0))
+            st = send_outgoing(e, set, &what, now_ns, err);
+    }
+    return st;
+}

@@ -1,0 +1,224 @@
+/*
+ * A process set: the ranks that agree about its tensors, and everything that this rank has pending
+ * with them. Set 0 is the whole job. Sets know nothing of each other, so none waits for another.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/execute/adasum.h"
+#include "worker/engine/execute/staging.h"
+
+void hvd_set_destroy(struct hvd_set *set)
+{
+    if (!set)
+        return;
+    while (set->exec_plans) {
+        struct hvd_exec_plan *next = set->exec_plans->next;
+        hvd_exec_plan_destroy(set->exec_plans);
+        set->exec_plans = next;
+    }
+    hvd_free(set->spare);
+    hvd_exec_plan_forget(set);
+    hvd_staging_set_destroy(set->on_device);
+    hvd_adasum_destroy(set->adasum);
+    hvd_free(set->agreed);
+    hvd_free(set->items);
+    hvd_free(set->batches);
+    hvd_free(set->bits);
+    hvd_free(set->queued_bits);
+    hvd_buf_fini(&set->message);
+    hvd_aggregator_destroy(set->aggregator);
+    hvd_heartbeat_destroy(set->heartbeat);
+    hvd_negotiator_destroy(set->negotiator);
+    hvd_table_destroy(set->table);
+    hvd_cache_destroy(set->cache);
+    hvd_tree_node_fini(&set->node);
+    hvd_tree_fini(&set->tree);
+    hvd_free(set->ones);
+    hvd_free(set->ranks);
+    hvd_free(set);
+}
+
+/* By rank of the set: a number for its host; NULL in *hosts: all are on one. HVD_ERR_NOMEM. */
+static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set *set, int **hosts)
+{
+    const struct hvd_transport *t = e->transport;
+
+    *hosts = NULL;
+    if (!t->ops->host_number && e->topology.local_size == e->topology.size)
+        return HVD_OK;
+    *hosts = hvd_malloc((size_t)set->self.size, sizeof(**hosts));
+    if (!*hosts)
+        return HVD_ERR_NOMEM;
+    for (int i = 0; i < set->self.size; i++) /* not known: each rank is on a host of its own */
+        (*hosts)[i] = t->ops->host_number ? t->ops->host_number(t, set->ranks[i]) : set->ranks[i];
+    return HVD_OK;
+}
+
+/* The set's tree, and what this rank does in it. */
+static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    int *hosts = NULL;
+    const struct hvd_aggregator_options aggregator = {
+        .node = &set->node, .set = set->id, .world_size = e->topology.size};
+    hvd_status_t st = find_hosts(e, set, &hosts);
+
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "out of memory for a process set");
+    const struct hvd_tree_options shape = {
+        .size = set->self.size, .hosts = hosts, .fanout = e->options.tree_fanout};
+    st = hvd_tree_init(&set->tree, &shape, err);
+    hvd_free(hosts);
+    if (st == HVD_OK)
+        st = hvd_tree_node_init(&set->node, &set->tree, set->tree.position_of[set->self.rank], err);
+    if (st == HVD_OK && set->node.n_children > 0 && set->self.rank != 0)
+        st = hvd_aggregator_create(&aggregator, &set->aggregator, err);
+    return st;
+}
+
+/* Whether nothing of the set will happen any more, here: it was removed, its members know, and what
+ * was agreed is done. The progress owner's. */
+static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
+{
+    if (!set->is_ended || !e->infos[set->id].is_removed || set->todo || set->n_moving > 0 ||
+        set->unready.first)
+        return false;
+    for (const struct hvd_exec_plan *exec_plan = set->exec_plans; exec_plan;
+         exec_plan = exec_plan->next)
+        if (exec_plan->n_open > 0)
+            return false;
+    return true;
+}
+
+bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set)
+{
+    const uint32_t end = hvd_cache_end(set->cache);
+    const bool is_shared = set->self.size > 1;
+    const uint32_t id = set->id;
+
+    if (!is_over(e, set))
+        return false;
+    pthread_mutex_lock(&e->mu);
+    for (uint32_t i = 0; i < end; i++)
+        if (hvd_cache_at(set->cache, i))
+            hvd_entry_unsettle(e, hvd_cache_at(set->cache, i));
+    e->sets[id] = NULL;
+    pthread_mutex_unlock(&e->mu);
+    hvd_set_destroy(set);
+    if (is_shared)
+        e->transport->ops->remove_set(e->transport, id);
+    return true;
+}
+
+static const char *name_host(const void *transport, int rank)
+{
+    const struct hvd_transport *t = transport;
+
+    return t->ops->host(t, rank);
+}
+
+static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    const struct hvd_negotiator_options options = {.tree = &set->tree,
+                                                   .node = &set->node,
+                                                   .ranks = set->ranks,
+                                                   .world_size = e->topology.size,
+                                                   .set = set->id,
+                                                   .cache_capacity = e->options.cache_capacity,
+                                                   .fusion_bytes = e->options.fusion_bytes,
+                                                   .cycle_us =
+                                                       (uint32_t)(e->options.cycle_ns / 1000),
+                                                   .host = name_host,
+                                                   .host_ctx = e->transport};
+    hvd_status_t st = hvd_table_create(&set->table, err);
+
+    if (st == HVD_OK)
+        st = hvd_cache_create(&set->cache, err);
+    if (st == HVD_OK)
+        st = grow_tree(e, set, err);
+    if (st == HVD_OK)
+        st = hvd_beats_create(e, set, err);
+    if (st == HVD_OK && set->self.rank == 0)
+        st = hvd_negotiator_create(&options, &set->negotiator, err);
+    return st;
+}
+
+hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *ranks, int n_ranks,
+                            struct hvd_set **out, struct hvd_err *err)
+{
+    struct hvd_set *set = hvd_calloc(1, sizeof(*set));
+    const size_t n = (size_t)n_ranks;
+
+    if (set) {
+        set->ranks = hvd_malloc(n, sizeof(*set->ranks));
+        set->ones = hvd_malloc(n, sizeof(*set->ones));
+    }
+    if (!set || !set->ranks || !set->ones) {
+        hvd_set_destroy(set);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
+    }
+    set->id = id;
+    set->last = HVD_CACHE_NO_SLOT;
+    set->self.size = n_ranks;
+    hvd_buf_init(&set->message, HVD_MESSAGE_MAX);
+    for (int i = 0; i < n_ranks; i++) {
+        set->ranks[i] = ranks[i];
+        set->ones[i] = 1;
+        if (ranks[i] == e->topology.rank)
+            set->self.rank = i;
+    }
+    hvd_status_t st = fill(e, set, err);
+    if (st != HVD_OK) {
+        hvd_set_destroy(set);
+        return st;
+    }
+    *out = set;
+    return HVD_OK;
+}
+
+/* An array of words that grows, by zeros. */
+static bool extend(uint64_t **words, uint32_t old, uint32_t n)
+{
+    uint64_t *grown = hvd_realloc(*words, n, sizeof(**words));
+
+    if (!grown)
+        return false;
+    memset(grown + old, 0, (n - old) * sizeof(*grown));
+    *words = grown;
+    return true;
+}
+
+hvd_status_t hvd_set_make_room(struct hvd_set *set)
+{
+    const uint32_t n = (hvd_cache_end(set->cache) + 63) / 64;
+    const uint32_t room = set->n_words * 2 > n ? set->n_words * 2 : n;
+
+    if (n <= set->n_words)
+        return HVD_OK;
+    if (!extend(&set->bits, set->n_words, room) || !extend(&set->queued_bits, set->n_words, room))
+        return HVD_ERR_NOMEM;
+    set->n_words = room;
+    return HVD_OK;
+}
+
+struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id)
+{
+    return id < e->n_sets ? e->sets[id] : NULL;
+}
+
+int hvd_set_rank_of(const struct hvd_set *set, int world_rank)
+{
+    int low = 0;
+    int high = set->self.size;
+
+    while (low < high) { /* ranks are sorted */
+        int middle = low + (high - low) / 2;
+        if (set->ranks[middle] == world_rank)
+            return middle;
+        if (set->ranks[middle] < world_rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}

@@ -1,0 +1,173 @@
+/*
+ * Tensors that wait for too long: named in the log, with the ranks they wait for, and the end of
+ * the job where that was requested. The progress owner's.
+ *
+ * That end is an orderly one where all ranks answer: every rank can call horovod_shutdown, and the
+ * job succeeds if its programs do. A rank that does not answer cannot leave: nobody waits for it.
+ * One that answers and does not call it is waited for until it is clear that it stands still.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/engine/state/engine_internal.h"
+
+#define STALL_CHECK_NS 1000000000
+#define STALL_REPORT_MAX 2048
+
+/* All ranks may take the shutdown time to leave a job that a stall has ended, but: */
+#define LEAVE_MIN_NS INT64_C(10000000000)
+#define LEAVE_MAX_NS INT64_C(30000000000)
+#define LEAVE_LATE_NS INT64_C(5000000000) /* and who is to name them has so long to do it */
+
+/* Another sentence follows the text, with a full stop of its own. */
+static void trim_full_stop(char *text)
+{
+    const size_t len = strlen(text);
+
+    if (len > 0 && text[len - 1] == '.')
+        text[len - 1] = '\0';
+}
+
+/* Ends the job when a tensor has waited for too long: every rank hears which, and for whom. */
+static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set, int64_t now_ns,
+                                struct hvd_err *err)
+{
+    int ranks[HVD_RANKS_NAMED];
+    int n_ranks = HVD_RANKS_NAMED;
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+    const int64_t limit_ns = e->options.stall_shutdown_ns;
+    const bool is_looked_for = limit_ns > 0 && e->stalled_ns == 0 && !e->is_stall_reported;
+    const char *name =
+        is_looked_for ? hvd_negotiator_overdue(set->negotiator, now_ns - limit_ns, ranks, &n_ranks)
+                      : NULL;
+
+    if (!name)
+        return HVD_OK;
+    hvd_text_add(&text,
+                 "Tensor %.300s is stalled for longer than %.3g seconds "
+                 "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for ",
+                 name, (double)limit_ns / 1e9);
+    if (n_ranks > 0)
+        hvd_membership_add_ranks(e, ranks, n_ranks, &text);
+    else
+        hvd_text_add(&text, "the other tensors of its group");
+    const char *why = hvd_negotiator_empty_group(set->negotiator, name);
+    if (why)
+        hvd_text_add(&text, ": %.300s", why);
+    trim_full_stop(out);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
+    /* Without a thread of its own a rank does not answer, though its program runs. */
+    if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
+        return hvd_membership_end_for_stall(e, out, err);
+    /* Of another set: rank 0 hears of it as of any failure here. */
+    return set->id == 0 ? hvd_negotiator_leave(set->negotiator, (struct hvd_pos_range){.n = 1},
+                                               true, out, err)
+                        : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
+}
+
+static int64_t leave_limit_ns(const struct hvd_engine *e)
+{
+    const int64_t ns = e->options.stall_shutdown_ns;
+
+    if (ns < LEAVE_MIN_NS)
+        return LEAVE_MIN_NS;
+    return ns < LEAVE_MAX_NS ? ns : LEAVE_MAX_NS;
+}
+
+static bool has_left(const struct hvd_set *world, int position)
+{
+    return world->negotiator ? hvd_negotiator_has_left(world->negotiator, position)
+                             : hvd_aggregator_has_left(world->aggregator, position);
+}
+
+static bool have_all_left(const struct hvd_set *world, struct hvd_pos_range range)
+{
+    for (int i = 0; i < range.n; i++)
+        if (!has_left(world, range.first + i))
+            return false;
+    return true;
+}
+
+/*
+ * The first ranks that have not left, of those that this one alone hears of, and itself; how many
+ * these are in all. Who passes on what others say sees to those behind it. is_late: it has not
+ * done so in time, and is named.
+ */
+static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD_RANKS_NAMED])
+{
+    int n_ranks = 0;
+
+    for (int branch = 0; branch <= world->node.n_children; branch++) {
+        const struct hvd_pos_range range = hvd_tree_node_branch_range(&world->node, branch);
+        if ((range.n > 1 && !is_late) || have_all_left(world, range))
+            continue;
+        if (n_ranks < HVD_RANKS_NAMED)
+            ranks[n_ranks] = hvd_membership_rank_at(world, range.first);
+        n_ranks++;
+    }
+    return n_ranks;
+}
+
+/* After that: a rank that has not left in time ends the job for all others. */
+static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_set *world = e->sets[0];
+    const int64_t limit_ns = leave_limit_ns(e);
+    const int64_t waited_ns = now_ns - e->stalled_ns;
+    int ranks[HVD_RANKS_NAMED];
+    char cause[HVD_TEXT_MAX + 1];
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+
+    if (e->is_down || e->reported_ns > 0 || waited_ns < limit_ns)
+        return HVD_OK;
+    const bool is_late = world->negotiator && waited_ns >= limit_ns + LEAVE_LATE_NS;
+    const int n_ranks = find_staying(world, is_late, ranks);
+    if (n_ranks == 0)
+        return HVD_OK;
+    hvd_job_end_first_cause(e, cause);
+    hvd_membership_add_ranks(e, ranks, n_ranks, &text);
+    out[0] = 'R';
+    hvd_text_add(
+        &text, "%s did not call horovod_shutdown in the %.3g seconds since the job was to end: %s",
+        is_late ? ", or a rank behind it," : "", (double)limit_ns / 1e9, cause);
+    return hvd_membership_end_for_rank(e, ranks[0], out, err);
+}
+
+hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
+                              struct hvd_err *err)
+{
+    struct hvd_buf report;
+
+    if (set->id == 0 && e->stalled_ns > 0 && (set->negotiator || set->aggregator))
+        return end_leaving(e, now_ns, err);
+    if (set->aggregator) /* in time for the coordinator to name who is missing */
+        return hvd_aggregator_stalled(set->aggregator, now_ns, e->options.stall_warning_ns / 2,
+                                      err);
+    if (!set->negotiator)
+        return HVD_OK;
+    hvd_buf_init(&report, STALL_REPORT_MAX);
+    hvd_status_t st =
+        hvd_negotiator_stalled(set->negotiator, now_ns, e->options.stall_warning_ns, &report);
+    if (report.len > 0) { /* a report that was cut is still one */
+        hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", report.data);
+        hvd_telemetry_stalled(e->options.telemetry, (int)hvd_negotiator_waiting(set->negotiator),
+                              report.data);
+    }
+    hvd_buf_fini(&report);
+    if (st == HVD_ERR_NOMEM)
+        return HVD_FAIL(err, st, 0, "out of memory for a stall report");
+    return end_stalled(e, set, now_ns, err);
+}
+
+bool hvd_stalls_is_due(struct hvd_engine *e, int64_t now_ns)
+{
+    const int64_t limit_ns = e->options.stall_warning_ns;
+
+    if (limit_ns == 0 || now_ns < e->next_stall_check_ns)
+        return false;
+    e->next_stall_check_ns =
+        now_ns + (limit_ns / 8 < STALL_CHECK_NS ? limit_ns / 8 + 1 : STALL_CHECK_NS);
+    return true;
+}

@@ -1,0 +1,276 @@
+/*
+ * Tensors from submission to the end of their wait. Entries are kept, with their names: that of a
+ * cached tensor in its slot for the next time, others for the next tensor, so that a program in its
+ * loop takes no memory and copies little.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/state/engine_internal.h"
+
+#define FIRST_BLOCK 16 /* entries */
+#define LARGEST_BLOCK 512
+
+/* More entries in the pool. */
+static bool add_block(struct hvd_engine *e)
+{
+    const size_t align = _Alignof(struct hvd_entry);
+    const uint32_t twice = e->blocks ? e->blocks->n * 2 : FIRST_BLOCK;
+    const uint32_t n = twice < LARGEST_BLOCK ? twice : LARGEST_BLOCK;
+    struct hvd_entry_block *block =
+        hvd_calloc(1, sizeof(*block) + align + n * sizeof(struct hvd_entry));
+
+    if (!block)
+        return false;
+    const uintptr_t past = (uintptr_t)(block + 1) % align;
+    void *entries = (char *)(block + 1) + (past ? align - past : 0);
+    block->entries = entries;
+    block->n = n;
+    block->next = e->blocks;
+    e->blocks = block;
+    for (uint32_t i = n; i > 0; i--) {
+        block->entries[i - 1].next = e->pool;
+        e->pool = &block->entries[i - 1];
+    }
+    return true;
+}
+
+void hvd_entries_destroy(struct hvd_engine *e)
+{
+    while (e->blocks) {
+        struct hvd_entry_block *block = e->blocks;
+        for (uint32_t i = 0; i < block->n; i++) {
+            struct hvd_entry *entry = &block->entries[i];
+            hvd_output_destroy(entry->output);
+            hvd_free(entry->splits);
+            hvd_free(entry->message);
+            hvd_refusal_destroy(entry->refusal);
+            hvd_free(entry->name);
+        }
+        e->blocks = block->next;
+        hvd_free(block);
+    }
+    e->pool = NULL;
+}
+
+void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    entry->numbered_size = 0;
+    entry->next = e->pool;
+    e->pool = entry;
+}
+
+struct hvd_entry *hvd_entry_take(struct hvd_engine *e, size_t name_room)
+{
+    if (!e->pool && !add_block(e))
+        return NULL;
+    struct hvd_entry *entry = e->pool;
+    if (entry && entry->name_room < name_room) {
+        char *name = hvd_realloc(entry->name, name_room, 1);
+        if (!name)
+            return NULL;
+        entry->name = name;
+        entry->name_room = name_room;
+    }
+    if (entry)
+        e->pool = entry->next;
+    return entry;
+}
+
+static int64_t *copy_splits(const int64_t *splits, int size)
+{
+    int64_t *copy = hvd_malloc(2 * (size_t)size, sizeof(*copy));
+
+    if (copy)
+        memcpy(copy, splits, (size_t)size * sizeof(*copy));
+    return copy;
+}
+
+/* What differs between two submissions of a tensor. */
+static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
+{
+    entry->input = s->input;
+    entry->ready = s->ready;
+    entry->data = s->output;
+    entry->changes_sets = s->changes_sets;
+    entry->request.group = s->request.group;
+    entry->request.group_size = s->request.group_size;
+}
+
+/* A transient entry. Holds mu. */
+static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd_submission *s)
+{
+    const struct hvd_request *req = &s->request;
+    struct hvd_set *set = hvd_set_find(e, s->set);
+    struct hvd_entry *entry = hvd_entry_take(e, req->name.len + 1);
+
+    if (!entry)
+        return NULL;
+    entry->splits = s->splits ? copy_splits(s->splits, set->self.size) : NULL;
+    if ((s->splits && !entry->splits) || hvd_handles_add(&e->handles, entry) != HVD_OK) {
+        hvd_free(entry->splits);
+        entry->splits = NULL;
+        hvd_entry_put(e, entry);
+        return NULL;
+    }
+    memcpy(entry->name, req->name.data, req->name.len);
+    entry->name[req->name.len] = '\0';
+    entry->slot = NULL;
+    entry->index = HVD_CACHE_NO_SLOT;
+    entry->set = set;
+    entry->request = *req;
+    entry->request.name.data = entry->name;
+    entry->count = 0;
+    entry->is_behind = false;
+    entry->is_part = false;
+    entry->n_parts = 0;
+    describe(entry, s);
+    return entry;
+}
+
+struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
+                                   struct hvd_cache_slot *slot)
+{
+    struct hvd_entry *slot_entry = slot ? slot->slot_entry : NULL;
+
+    if (!slot_entry || s->splits ||
+        atomic_load_explicit(&slot_entry->claim, memory_order_acquire) != 0)
+        return create_transient(e, s);
+    describe(slot_entry, s);
+    hvd_handles_renew(slot_entry);
+    return slot_entry;
+}
+
+void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_transient)
+{
+    hvd_output_destroy(entry->output);
+    hvd_free(entry->splits);
+    hvd_free(entry->message);
+    entry->output = NULL;
+    entry->splits = NULL;
+    entry->message = NULL;
+    entry->number = 0;
+    entry->is_listed = false;
+    entry->status = HVD_OK;
+    entry->waiter = NULL;
+    if (!is_transient)
+        return;
+    hvd_handles_remove(&e->handles, entry);
+    hvd_entry_put(e, entry);
+}
+
+void hvd_entry_settle(struct hvd_entry *entry, struct hvd_cache_slot *slot)
+{
+    slot->slot_entry = entry;
+    entry->slot = slot;
+    entry->index = slot->index;
+    atomic_store_explicit(&entry->claim, entry->handle, memory_order_release);
+}
+
+void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_cache_slot *slot)
+{
+    struct hvd_entry *entry = slot->slot_entry;
+
+    slot->slot_entry = NULL;
+    if (!entry)
+        return;
+    int64_t claim = entry->handle;
+    if (!atomic_compare_exchange_strong(&entry->claim, &claim, entry->handle | HVD_TRANSIENT))
+        hvd_entry_recycle(e, entry, true); /* it was idle */
+    entry->slot = NULL;
+}
+
+/* The tensor has ended, all that is to be known of it is there: wakes who waits for it. Holds mu,
+ * as who registers does, so that either sees the other. */
+static void publish(struct hvd_entry *entry)
+{
+    const bool is_simple =
+        entry->status == HVD_OK && !entry->waiter && !entry->output && entry->number == 0;
+
+    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
+                          memory_order_release);
+    if (entry->waiter && entry->waiter->can_sleep)
+        pthread_cond_signal(&entry->waiter->cond);
+}
+
+void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
+                      const char *message)
+{
+    const uint64_t bytes = (uint64_t)entry->count * hvd_dtype_size((int)entry->request.dtype);
+
+    hvd_telemetry_done(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
+                       bytes, status);
+    hvd_trace_hooks_slot_ended(e, entry, status);
+    entry->status = status;
+    if (status != HVD_OK)
+        entry->message = hvd_strdup(message); /* without memory the status has to do */
+    hvd_add(&e->n_outstanding, (size_t)-1);
+    publish(entry);
+}
+
+/* Allreduces that went well while nobody records events: counted together. Holds mu. */
+static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
+{
+    int64_t count = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        hvd_fetch_member(f, i);
+        if (!entry)
+            continue;
+        count += f->members[i].count;
+        n++;
+        publish(entry);
+    }
+    hvd_telemetry_done_many(e->options.telemetry, (int)f->request.op, n,
+                            (uint64_t)count * hvd_dtype_size((int)f->request.dtype));
+    hvd_add(&e->n_outstanding, 0 - (size_t)n);
+}
+
+void hvd_entries_finish(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_status_t status,
+                        const char *message)
+{
+    const unsigned on = e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;
+
+    if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
+        (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_fused_op_is_cached(f)))) {
+        if (on)
+            hvd_trace_hooks_ended(e, f);
+        finish_together(e, f);
+        return;
+    }
+    for (uint32_t i = 0; i < f->n_members; i++)
+        if (f->members[i].entry)
+            hvd_entry_finish(e, f->members[i].entry, status, message);
+}
+
+void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
+                               const char *message)
+{
+    pthread_mutex_lock(&e->mu);
+    hvd_entry_finish(e, entry, status, message);
+    pthread_mutex_unlock(&e->mu);
+}
+
+void hvd_entry_list_add(struct hvd_entry_list *list, struct hvd_entry *entry)
+{
+    entry->next = NULL;
+    if (list->last)
+        list->last->next = entry;
+    else
+        list->first = entry;
+    list->last = entry;
+}
+
+struct hvd_entry *hvd_entry_list_take(struct hvd_entry_list *list)
+{
+    struct hvd_entry *entry = list->first;
+
+    if (!entry)
+        return NULL;
+    list->first = entry->next;
+    if (!list->first)
+        list->last = NULL;
+    return entry;
+}

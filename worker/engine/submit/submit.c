@@ -1,0 +1,479 @@
+/*
+ * Taking tensors in, from any thread, under mu. A tensor that is cached is requested by a bit; its
+ * entry lies ready in its slot. Programs submit the same tensors in much the same order each time:
+ * each slot remembers which one followed it last, so the next tensor is expected before it comes,
+ * and only has to be compared.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/core/group_name.h"
+#include "worker/engine/state/engine_internal.h"
+
+#define HVD_DUPLICATE_NAME                                                                         \
+    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "      \
+    "tensor that is currently being processed.  If you want to request another tensor, use a "     \
+    "different tensor name."
+
+static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set,
+                           const struct hvd_submission *s, struct hvd_err *err)
+{
+    struct hvd_err reported = {0};
+
+    if (e->is_ended || atomic_load(&e->is_leaving)) {
+        (void)HVD_FAIL(&reported, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
+                       e->cause ? e->cause : "Horovod has been shut down.",
+                       s->request.name.len > 200 ? 200 : (int)s->request.name.len,
+                       s->request.name.data);
+        hvd_job_end_note(reported.msg);
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", reported.msg);
+    }
+    if (s->set < e->n_sets && e->infos[s->set].is_removed)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
+    if (!set)
+        return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                        "%s: Process set provided does not exist, or has not been registered.",
+                        hvd_op_name((int)s->request.op));
+    if (set->is_ended)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
+                        e->cause ? e->cause : "Horovod has been shut down.");
+    if (s->is_waited_now && !hvd_progress_owner_allowed(e)) {
+        hvd_progress_owner_refuse(s->request.name, err);
+        return HVD_ERR_STATE;
+    }
+    if (s->request.device != HVD_CPU && !e->options.device)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "the tensor is on a device, and this rank has none");
+    if (set->is_join_pending || e->sets[0]->is_join_pending)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "this rank has joined: nothing can be submitted until every rank has");
+    return HVD_OK;
+}
+
+/* The slot that stands for exactly this tensor, in a group of that size; NULL when none does. */
+static struct hvd_cache_slot *matching_slot(struct hvd_cache_slot *slot,
+                                            const struct hvd_request *req)
+{
+    if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size ||
+        !hvd_strview_same(slot->request.name, req->name))
+        return NULL;
+    return slot;
+}
+
+/* The slot that is expected next, a guess; NULL when there is none. Holds mu. */
+static struct hvd_cache_slot *expected_slot(const struct hvd_set *set)
+{
+    const struct hvd_cache_slot *last = hvd_cache_at(set->cache, set->last);
+
+    return last ? hvd_cache_at(set->cache, last->follower) : NULL;
+}
+
+/* The slot was submitted behind the last one. Holds mu. */
+static void learn_order(struct hvd_set *set, const struct hvd_cache_slot *slot)
+{
+    struct hvd_cache_slot *last = hvd_cache_at(set->cache, set->last);
+
+    if (last && last->follower != slot->index)
+        last->follower = slot->index;
+    set->last = slot->index;
+}
+
+/* Takes a tensor in whose name was refused just before: it is requested once that is answered, so
+ * that each submission here stands for one of the others. Holds mu. */
+static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submission *s,
+                                  struct hvd_entry *refused, struct hvd_entry **out,
+                                  struct hvd_err *err)
+{
+    struct hvd_entry *entry = hvd_entry_create(e, s, NULL);
+
+    if (!entry)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    if (!hvd_refusal_follow(refused, entry)) {
+        bool is_transient = false;
+        (void)hvd_handles_end(entry, entry->handle, &is_transient);
+        hvd_entry_recycle(e, entry, is_transient);
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
+    }
+    *out = entry;
+    return HVD_OK;
+}
+
+/* Takes one tensor in, by its slot where it has one. Holds mu. */
+static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
+                           struct hvd_entry **out, struct hvd_err *err)
+{
+    struct hvd_set *set = hvd_set_find(e, s->set);
+    hvd_status_t st = refuse(e, set, s, err);
+
+    if (st != HVD_OK)
+        return st;
+    struct hvd_entry *refused = set->n_refusals ? hvd_refusal_find(set, s->request.name) : NULL;
+    if (refused)
+        return accept_behind(e, s, refused, out, err);
+    struct hvd_cache_slot *slot = hvd_cache_find(set->cache, s->request.name);
+    struct hvd_cache_slot *match = matching_slot(slot, &s->request);
+    if ((slot && hvd_cache_owner(set->cache, slot->index)) ||
+        (match && hvd_table_find(set->table, s->request.name)))
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
+    struct hvd_entry *entry = hvd_entry_create(e, s, match);
+    if (!entry)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    if (match) {
+        entry->slot = match;
+        entry->index = match->index;
+        hvd_cache_own(set->cache, match->index, entry);
+    } else {
+        st = hvd_table_add(set->table, entry->request.name, entry, err);
+    }
+    if (st != HVD_OK) {
+        hvd_entry_recycle(e, entry, true);
+        return st;
+    }
+    *out = entry;
+    return HVD_OK;
+}
+
+/* Takes back what accept did. Holds mu. */
+static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    bool is_transient = false;
+
+    if (entry->slot)
+        hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
+    else if (entry->is_behind)
+        hvd_refusal_unfollow(entry);
+    else
+        hvd_table_take(entry->set->table, entry->request.name);
+    (void)hvd_handles_end(entry, entry->handle, &is_transient);
+    hvd_entry_recycle(e, entry, is_transient);
+}
+
+/* One more tensor is queued, of that many bytes. What is waited for at once needs no clock: it is
+ * due. Holds mu. */
+static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now)
+{
+    e->queued_bytes += bytes;
+    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
+        e->first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
+        e->is_new_batch = true;
+    }
+    hvd_add(&e->n_outstanding, 1);
+    hvd_add(&e->n_submitted, 1);
+    hvd_add(&e->n_queued, 1);
+}
+
+/* Requests the slot by its bit. Holds mu. */
+static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
+{
+    const uint32_t word = slot->index / 64;
+
+    set->queued_bits[word] |= (uint64_t)1 << (slot->index % 64);
+    if (word >= set->n_queued_words)
+        set->n_queued_words = word + 1;
+}
+
+/* The tensor is on its way from here on. Holds mu. */
+static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waited_now)
+{
+    const struct hvd_cache_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
+    const size_t width = hvd_dtype_size((int)entry->request.dtype);
+
+    if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
+        entry->count = 0; /* found out when it moves */
+    if (entry->is_behind) {
+        hvd_add(&e->n_outstanding, 1);
+        hvd_add(&e->n_submitted, 1);
+    } else {
+        count_queued(e, entry->count * (int64_t)width, is_waited_now);
+    }
+    hvd_telemetry_submitted(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
+                            bit != NULL);
+    if (entry->request.op == HVD_JOIN)
+        entry->set->is_join_pending = true;
+    if (entry->slot)
+        learn_order(entry->set, entry->slot);
+    if (entry->is_behind)
+        return;
+    if (bit) {
+        queue_bit(entry->set, bit);
+        return;
+    }
+    entry->is_listed = true;
+    hvd_entry_list_add(&entry->set->queue, entry);
+}
+
+/* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
+static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
+{
+    const bool is_full = hvd_request_send_is_full(e);
+
+    /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
+    const bool must_receive = is_full || (e->is_asleep && e->is_new_batch) ||
+                              atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
+
+    e->is_new_batch = false;
+    if (e->has_progress_owner ? must_receive : (!is_waited_now && (e->is_deep || is_full)))
+        hvd_progress_owner_kick(e);
+}
+
+/* --- The tensor that was expected ------------------------------------------------------------- */
+
+/* Whether input and output are memory that an allreduce of so many bytes may use. */
+static bool is_memory_good(const void *input, const void *output, size_t bytes)
+{
+    const uintptr_t from = (uintptr_t)input;
+    const uintptr_t to = (uintptr_t)output;
+
+    return input && output && (from == to || (from < to ? to - from : from - to) >= bytes);
+}
+
+/* Whether the description requests what the slot stands for. The slot's request is a legal one. */
+static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_described *d)
+{
+    const struct hvd_request *req = &slot->request;
+
+    if (req->op != d->op || (int)req->dtype != d->dtype || (int)req->reduce != d->reduce ||
+        req->device != HVD_CPU || d->device != HVD_CPU || req->ndim != d->ndim ||
+        slot->group_size != d->group_size || !hvd_factor_equal(req->prescale, d->prescale) ||
+        !hvd_factor_equal(req->postscale, d->postscale))
+        return false;
+    for (int i = 0; i < req->ndim; i++)
+        if (req->shape[i] != d->shape[i])
+            return false;
+    return strcmp(req->name.data, d->name) == 0;
+}
+
+/* What is looked at for the tensor after this one is on its way into the cache by then. Holds mu.
+ */
+static void fetch_ahead(const struct hvd_set *set, const struct hvd_cache_slot *slot)
+{
+    const struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
+
+    if (!next)
+        return;
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(&next->request.shape, 0);
+    __builtin_prefetch(next + 1, 0); /* the name */
+}
+
+/* Whether the set takes what is expected. Holds mu. */
+static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_waited_now)
+{
+    return set && !set->is_ended && !set->is_join_pending && !e->sets[0]->is_join_pending &&
+           set->n_refusals == 0 && !e->is_ended && !atomic_load(&e->is_leaving) &&
+           !e->infos[set->id].is_removed && (!is_waited_now || hvd_progress_owner_allowed(e));
+}
+
+/* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.
+ */
+static bool is_expected(const struct hvd_set *set, const struct hvd_cache_slot *slot,
+                        const struct hvd_described *d)
+{
+    if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
+        return false;
+    const struct hvd_entry *slot_entry = slot->slot_entry;
+    const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
+    return slot_entry && bytes > 0 && is_memory_good(d->input, d->output, bytes) &&
+           atomic_load_explicit(&slot_entry->claim, memory_order_acquire) == 0;
+}
+
+/* Submits what the slot is for; the handle. Holds mu. */
+static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_cache_slot *slot,
+                             const struct hvd_described *d)
+{
+    struct hvd_entry *entry = slot->slot_entry;
+
+    fetch_ahead(set, slot);
+    entry->input = d->input;
+    entry->data = d->output;
+    entry->slot = slot;
+    hvd_handles_renew(entry);
+    hvd_cache_own(set->cache, slot->index, entry);
+    count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
+    hvd_telemetry_submitted(e->options.telemetry, (uint64_t)entry->handle, &entry->request, true);
+    queue_bit(set, slot);
+    learn_order(set, slot);
+    return entry->handle;
+}
+
+bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
+                                int64_t *handle)
+{
+    pthread_mutex_lock(&e->mu);
+    struct hvd_set *set = hvd_set_find(e, d->set);
+    struct hvd_cache_slot *slot = is_open(e, set, d->is_waited_now) ? expected_slot(set) : NULL;
+    const bool is_taken = is_expected(set, slot, d);
+    if (is_taken) {
+        *handle = take_expected(e, set, slot, d);
+        call_progress_owner(e, d->is_waited_now);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return is_taken;
+}
+
+/* Whether the slots from this one on, each behind the one before, are one group of the n that are
+ * described, beginning with d[first]. Holds mu. */
+static bool is_expected_group(const struct hvd_set *set, const struct hvd_cache_slot *slot,
+                              const struct hvd_described *d, uint32_t n, uint32_t first)
+{
+    const uint32_t group = slot ? slot->group : 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        if (!is_expected(set, slot, &d[(first + k) % n]) || slot->group != group)
+            return false;
+        slot = hvd_cache_at(set->cache, slot->follower);
+    }
+    return true;
+}
+
+bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_described *d,
+                                      uint32_t n, int64_t *handles)
+{
+    pthread_mutex_lock(&e->mu);
+    struct hvd_set *set = hvd_set_find(e, d[0].set);
+    struct hvd_cache_slot *slot = is_open(e, set, d[0].is_waited_now) ? expected_slot(set) : NULL;
+    /* The head, where there is one, comes last: enqueue_group. */
+    const uint32_t first = slot && is_expected(set, slot, &d[0]) ? 0 : 1;
+    const bool is_taken = is_expected_group(set, slot, d, n, first);
+    for (uint32_t k = 0; is_taken && k < n; k++) {
+        const uint32_t i = (first + k) % n;
+        struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
+        handles[i] = take_expected(e, set, slot, &d[i]);
+        slot = next;
+    }
+    if (is_taken)
+        call_progress_owner(e, d[0].is_waited_now);
+    pthread_mutex_unlock(&e->mu);
+    return is_taken;
+}
+
+/* --- Any tensor ------------------------------------------------------------------------------- */
+
+hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
+                               int64_t *handle, struct hvd_err *err)
+{
+    struct hvd_entry *entry = NULL;
+
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = accept(e, submission, &entry, err);
+    if (st == HVD_OK && submission->request.op == HVD_JOIN && hvd_join_begin(e, entry) != HVD_OK) {
+        take_back(e, entry);
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a join");
+    }
+    if (st == HVD_OK) {
+        *handle = entry->handle;
+        enqueue(e, entry, submission->is_waited_now);
+        call_progress_owner(e, submission->is_waited_now);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return st;
+}
+
+/* A group is requested by bits only when its tensors are the very group that was cached. */
+static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!entries[i]->slot || entries[i]->slot->group != entries[0]->slot->group)
+            return false;
+    return true;
+}
+
+/* Requests all of a group by name. Holds mu. */
+static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        struct hvd_entry *entry = entries[i];
+        if (!entry->slot)
+            continue;
+        st = hvd_table_add(entry->set->table, entry->request.name, entry, err);
+        if (st == HVD_OK) {
+            hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
+            entry->slot = NULL;
+        }
+    }
+    return st;
+}
+
+/* Gives the tensors of a group the number by which all ranks know it. They keep it while they are
+ * cached as this group, which is one of so many tensors. Holds mu. */
+static void number_group(struct hvd_entry *const *entries, uint32_t n)
+{
+    uint64_t sum = 0;
+    bool is_numbered = true;
+
+    for (uint32_t i = 0; i < n && is_numbered; i++)
+        is_numbered = entries[i]->slot && entries[i]->numbered_size == n;
+    if (is_numbered)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        sum = hvd_group_add(sum, entries[i]->request.name);
+    for (uint32_t i = 0; i < n; i++) {
+        entries[i]->group_number = hvd_group_number(sum, n);
+        entries[i]->numbered_size = n;
+    }
+}
+
+/* All of a group, or nothing. Holds mu. */
+static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                 uint32_t n, struct hvd_entry **entries, struct hvd_err *err)
+{
+    const uint32_t group = e->last_group == UINT32_MAX ? 1 : e->last_group + 1;
+    hvd_status_t st = HVD_OK;
+    uint32_t n_accepted = 0;
+
+    for (; n_accepted < n && st == HVD_OK; n_accepted += st == HVD_OK) {
+        struct hvd_submission s = submissions[n_accepted];
+        s.request.group = n > 1 ? group : 0;
+        s.request.group_size = n > 1 ? n : 0;
+        st = accept(e, &s, &entries[n_accepted], err);
+    }
+    if (st == HVD_OK && n > 1 && !is_cached_group(entries, n))
+        st = move_to_table(entries, n, err);
+    if (st != HVD_OK) {
+        while (n_accepted > 0)
+            take_back(e, entries[--n_accepted]);
+        return st;
+    }
+    if (n > 1)
+        number_group(entries, n);
+    e->last_group = group;
+    return HVD_OK;
+}
+
+/* Its head last: whoever knows the head of a group knows the rest of it. Holds mu. */
+static void enqueue_group(struct hvd_engine *e, struct hvd_entry *const *entries, uint32_t n,
+                          bool is_waited_now)
+{
+    uint32_t head = n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (head == n && hvd_group_name_is_head(entries[i]->request.name))
+            head = i;
+        else
+            enqueue(e, entries[i], is_waited_now);
+    }
+    if (head < n)
+        enqueue(e, entries[head], is_waited_now);
+}
+
+hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                     uint32_t n, int64_t *handles, struct hvd_err *err)
+{
+    struct hvd_entry **entries = hvd_calloc(n, sizeof(struct hvd_entry *));
+
+    if (!entries)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of %u tensors", n);
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = accept_group(e, submissions, n, entries, err);
+    if (st == HVD_OK)
+        enqueue_group(e, entries, n, submissions[0].is_waited_now);
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++)
+        handles[i] = entries[i]->handle;
+    if (st == HVD_OK && n > 0)
+        call_progress_owner(e, submissions[0].is_waited_now);
+    pthread_mutex_unlock(&e->mu);
+    hvd_free(entries);
+    return st;
+}

@@ -1,0 +1,530 @@
+/*
+ * Who drives, and how long it looks before it sleeps. At most one thread is the progress owner; the
+ * right to drive passes through mu, so the progress owner's part of the engine needs no lock of its
+ * own. A waiting thread goes before the background thread, which gives way as soon as somebody
+ * waits.
+ *
+ * A progress owner that found nothing to do looks again: at once for a short while, then letting
+ * others run, then it sleeps. MPI wakes nobody, so with MPI it sleeps from 50 us up to the cycle
+ * time; over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
+ *
+ * With nothing outstanding here the background sleeps until it is called, 10 ms after the last
+ * submission. A rank that receives for others sleeps in the transport then, as the progress owner:
+ * without end where peers wake it, else from idle_poll_ns up to a second, which is how late it may
+ * be for another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank
+ * looks a few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
+ */
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <time.h>
+
+#include "worker/engine/state/engine_internal.h"
+
+#define SPIN_STEPS 256
+#define BRIEF_STEPS 1024  /* at most, for who cannot stay */
+#define BRIEF_BYTES 16384 /* of all that would be reduced meanwhile */
+#define YIELD_STEPS 2048
+#define SLEEP_MIN_NS 50000
+#define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
+#define LINGER_NS 10000000 /* after a submission, look for more so long without being called */
+#define LOOK_MAX_NS                                                                                \
+    1000000000 /* between two looks of an idle rank for what nobody wakes it for                   \
+                */
+#define YIELD_MOVING_NS                                                                            \
+    100000000 /* while data moves, sleep only after so long without progress                       \
+               */
+
+/* How long a progress owner has found nothing to do. */
+struct backoff {
+    unsigned n_idle;
+    int64_t idle_since_ns;
+    int64_t sleep_ns;
+};
+
+int64_t hvd_engine_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t hvd_engine_coarse_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+hvd_status_t hvd_engine_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    if (pthread_condattr_init(&attr) != 0)
+        return HVD_ERR_SYSTEM;
+    int rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+    return rc == 0 ? HVD_OK : HVD_ERR_SYSTEM;
+}
+
+/* Whether the time is over. */
+static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
+{
+    const struct timespec deadline = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+
+    return pthread_cond_timedwait(cond, mu, &deadline) == ETIMEDOUT;
+}
+
+static bool wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
+{
+    return wait_until(cond, mu, hvd_engine_now_ns() + ns);
+}
+
+bool hvd_progress_owner_allowed(const struct hvd_engine *e)
+{
+    return !e->topology.thread_bound || pthread_equal(pthread_self(), e->owner);
+}
+
+void hvd_progress_owner_refuse(struct hvd_strview name, struct hvd_err *err)
+{
+    hvd_err_set(err, HVD_ERR_STATE, 0,
+                "HOROVOD_MPI_THREADS_DISABLE is set: tensor %.*s can be waited for in the thread "
+                "that called horovod_init alone",
+                name.len > 200 ? 200 : (int)name.len, name.data);
+}
+
+/* Ends the progress owner's sleep if it sleeps. Holds mu. */
+static void wake_progress_owner(struct hvd_engine *e)
+{
+    if (e->sleeper)
+        pthread_cond_signal(e->sleeper);
+    else if (e->is_asleep)
+        e->transport->ops->wake(e->transport);
+}
+
+void hvd_progress_owner_kick(struct hvd_engine *e)
+{
+    wake_progress_owner(e);
+    if (!e->has_progress_owner)
+        pthread_cond_signal(&e->background_cond);
+}
+
+static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *w)
+{
+    return w->entry ? hvd_entry_is_done(w->entry)
+                    : atomic_load_explicit(&e->is_over, memory_order_acquire);
+}
+
+/* Whether it has waited as long as it wants to. */
+static bool is_late(const struct hvd_waiter *w)
+{
+    return w->deadline_ns > 0 && hvd_engine_now_ns() >= w->deadline_ns;
+}
+
+/* Whether fused operations are under way. Those of a rank that has joined are nobody's tensors
+ * here, but other ranks wait for them. The progress owner's, or nobody drives. */
+static bool has_fused_ops(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && (e->sets[i]->todo || e->sets[i]->n_moving > 0))
+            return true;
+    return false;
+}
+
+/* Whether a stall has ended the job, and not all have left: who receives for others looks on. Holds
+ * mu. */
+static bool is_leave_watched(const struct hvd_engine *e)
+{
+    return e->stalled_ns > 0 && !atomic_load(&e->is_over);
+}
+
+/* Waking costs: only when there is something to drive, or others to hear while nothing is. It
+ * sleeps so that it has to be woken for that only where somebody else drove for long. Holds mu. */
+static void wake_background(struct hvd_engine *e)
+{
+    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
+                       ((!e->is_ended || is_leave_watched(e)) && hvd_control_serves_others(e))))
+        pthread_cond_signal(&e->background_cond);
+}
+
+/* Passes the right to drive on to a thread that waits, else to the background. Holds mu. */
+static void release_progress_owner(struct hvd_engine *e, const struct hvd_waiter *self)
+{
+    e->has_progress_owner = false;
+    if (e->must_stop) {
+        pthread_cond_broadcast(&e->background_cond);
+        return;
+    }
+    for (struct hvd_waiter *w = e->waiters; w; w = w->next) {
+        if (w != self && !is_waiter_done(e, w)) {
+            pthread_cond_signal(&w->cond);
+            return;
+        }
+    }
+    wake_background(e);
+}
+
+/* What is queued may wait so long for more to come; 0: it has waited enough, or nothing is queued.
+ * Holds mu. */
+static int64_t hold_ns(const struct hvd_engine *e)
+{
+    if (atomic_load(&e->n_queued) == 0 || atomic_load(&e->n_waiters) > 0 ||
+        atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
+        hvd_request_send_is_full(e))
+        return 0;
+    int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
+    return ns > 0 ? ns : 0;
+}
+
+/* Whether there is anything to drive but what is held back. Nobody else drives. Holds mu. */
+static bool has_work(const struct hvd_engine *e)
+{
+    const size_t n_queued = atomic_load(&e->n_queued);
+
+    return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0) ||
+           has_fused_ops(e) || atomic_load(&e->has_lost_refusal);
+}
+
+/* Whether the transport wakes the progress owner for all that it waits for: a device wakes nobody.
+ * The progress owner's. */
+static bool is_woken(const struct hvd_engine *e)
+{
+    const struct hvd_transport_ops *ops = e->transport->ops;
+
+    return ops->listen && e->n_on_device == 0 && (!ops->wakes || ops->wakes(e->transport));
+}
+
+/* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
+ * in between. listen comes before mu is: whoever brings work from then on sees is_asleep. */
+static void sleep_in_transport(struct hvd_engine *e, int64_t ns)
+{
+    struct hvd_transport *t = e->transport;
+    const uint32_t ticket = t->ops->listen(t);
+
+    e->is_asleep = true;
+    pthread_mutex_unlock(&e->mu);
+    t->ops->sleep(t, ticket, ns);
+    pthread_mutex_lock(&e->mu);
+    e->is_asleep = false;
+}
+
+/* Sleeps unless work came in; who brings work signals cond. Does not hold mu. */
+static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_background,
+                           int64_t ns)
+{
+    pthread_mutex_lock(&e->mu);
+    const int64_t held_ns = hold_ns(e);
+    if (held_ns > 0 && held_ns < ns)
+        ns = held_ns;
+    if ((atomic_load(&e->n_queued) == 0 || held_ns > 0) &&
+        !(is_background && (e->waiters || atomic_load(&e->is_leaving) || e->must_stop))) {
+        hvd_telemetry_slept(e->options.telemetry);
+        if (is_woken(e)) {
+            sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
+        } else if (e->transport->ops->listen) { /* some peers wake, others do not */
+            sleep_in_transport(e, ns);
+        } else {
+            e->sleeper = cond;
+            wait_for(cond, &e->mu, ns);
+            e->sleeper = NULL;
+        }
+    }
+    pthread_mutex_unlock(&e->mu);
+}
+
+/* Whether data is on its way. The progress owner's. */
+static bool is_moving(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->n_moving > 0)
+            return true;
+    return false;
+}
+
+/* What the progress owner does between two steps. */
+static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
+                     bool is_background)
+{
+    static const unsigned spin_steps[] = {SPIN_STEPS, SPIN_STEPS / 8};
+    const unsigned spin = e->is_crowded ? 0 : spin_steps[is_background];
+
+    if (p->n_idle++ == 0)
+        p->idle_since_ns = hvd_engine_now_ns();
+    if (p->n_idle <= spin)
+        return;
+    if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
+        (!is_woken(e) && is_moving(e) &&
+         hvd_engine_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
+        sched_yield();
+        return;
+    }
+    p->sleep_ns = p->sleep_ns ? p->sleep_ns * 2 : SLEEP_MIN_NS;
+    if (p->sleep_ns > e->options.cycle_ns)
+        p->sleep_ns = e->options.cycle_ns;
+    if (p->sleep_ns > 0)
+        sleep_a_little(e, cond, is_background, p->sleep_ns);
+    else
+        sched_yield();
+}
+
+static void step_backing_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
+                             bool is_background)
+{
+    if (hvd_progress_step(e))
+        *p = (struct backoff){0};
+    else
+        back_off(e, p, cond, is_background);
+}
+
+/* Whether what is outstanding is as little as fits in some microseconds: this tensor alone, or what
+ * was submitted since the last time somebody drove. Who has joined works for the tensors of others,
+ * however large they are. Holds mu. */
+static bool is_little(const struct hvd_engine *e, const struct hvd_entry *entry)
+{
+    const size_t n_outstanding = atomic_load_explicit(&e->n_outstanding, memory_order_relaxed);
+
+    if (entry->request.device != HVD_CPU || entry->request.op == HVD_JOIN)
+        return false;
+    if (n_outstanding == atomic_load_explicit(&e->n_queued, memory_order_relaxed))
+        return e->queued_bytes <= BRIEF_BYTES;
+    return n_outstanding == 1 &&
+           entry->count * (int64_t)hvd_dtype_size((int)entry->request.dtype) <= BRIEF_BYTES;
+}
+
+bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief)
+{
+    const unsigned n_idle_max = e->is_crowded ? 0 : SPIN_STEPS;
+    unsigned n_steps = is_brief ? BRIEF_STEPS : UINT_MAX;
+    unsigned n_idle = 0;
+
+    if (e->has_progress_owner || !hvd_progress_owner_allowed(e) ||
+        (is_brief && !is_little(e, waiter->entry)))
+        return false;
+    e->has_progress_owner = true;
+    hvd_add(&e->n_waiters, 1);
+    hvd_request_send_take(e); /* while mu is at hand */
+    pthread_mutex_unlock(&e->mu);
+    do
+        n_idle = hvd_progress_step(e) ? 0 : n_idle + 1;
+    while (!is_waiter_done(e, waiter) && n_idle <= n_idle_max && --n_steps > 0);
+    pthread_mutex_lock(&e->mu);
+    hvd_add(&e->n_waiters, (size_t)-1);
+    e->has_progress_owner = false;
+    return is_waiter_done(e, waiter);
+}
+
+void hvd_progress_owner_release(struct hvd_engine *e)
+{
+    if (!e->has_progress_owner)
+        release_progress_owner(e, NULL);
+}
+
+void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
+{
+    waiter->next = e->waiters;
+    e->waiters = waiter;
+    atomic_fetch_add(&e->n_waiters, 1);
+    while (!is_waiter_done(e, waiter) && !is_late(waiter)) {
+        if (e->has_progress_owner || !hvd_progress_owner_allowed(e)) {
+            wake_progress_owner(e);
+            if (waiter->deadline_ns > 0)
+                wait_until(&waiter->cond, &e->mu, waiter->deadline_ns);
+            else
+                pthread_cond_wait(&waiter->cond, &e->mu);
+            continue;
+        }
+        struct backoff backoff = {0};
+        e->has_progress_owner = true;
+        pthread_mutex_unlock(&e->mu);
+        while (!is_waiter_done(e, waiter) && !(backoff.n_idle > SPIN_STEPS && is_late(waiter)))
+            step_backing_off(e, &backoff, &waiter->cond, false);
+        pthread_mutex_lock(&e->mu);
+        release_progress_owner(e, waiter);
+    }
+    struct hvd_waiter **at = &e->waiters;
+    while (*at != waiter)
+        at = &(*at)->next;
+    *at = waiter->next;
+    /* With the last waiter gone, what else is outstanding is the background's to drive. One that
+     * gave up may have been called to drive. */
+    const bool is_last = atomic_fetch_sub(&e->n_waiters, 1) == 1;
+    if (e->has_progress_owner)
+        return;
+    if (is_last)
+        wake_background(e);
+    else if (waiter->deadline_ns > 0)
+        release_progress_owner(e, waiter);
+}
+
+bool hvd_progress_owner_once(struct hvd_engine *e)
+{
+    if (e->has_progress_owner || !hvd_progress_owner_allowed(e))
+        return false;
+    e->has_progress_owner = true;
+    pthread_mutex_unlock(&e->mu);
+    bool progressed = hvd_progress_step(e);
+    pthread_mutex_lock(&e->mu);
+    release_progress_owner(e, NULL);
+    return progressed;
+}
+
+/* Drives until there is nothing to drive here or somebody else wants to. Holds mu in between. */
+static void drive_outstanding(struct hvd_engine *e)
+{
+    struct backoff backoff = {0};
+
+    e->has_progress_owner = true;
+    do {
+        pthread_mutex_unlock(&e->mu);
+        step_backing_off(e, &backoff, &e->background_cond, true);
+        pthread_mutex_lock(&e->mu);
+    } while (has_work(e) && atomic_load(&e->n_waiters) == 0);
+    release_progress_owner(e, NULL);
+}
+
+/* What the background remembers while it has nothing to do. */
+struct rest {
+    unsigned long n_submitted; /* when it looked last */
+    int64_t linger_until_ns;
+    int64_t look_ns; /* how long it slept before it looked last; 0: not yet */
+    bool is_due;     /* to look for probes */
+};
+
+/* Whether there is nothing for this rank to do, and nobody calls. Holds mu. */
+static bool is_idle(const struct hvd_engine *e)
+{
+    return atomic_load(&e->n_outstanding) == 0 && !e->waiters && !atomic_load(&e->is_leaving) &&
+           !e->must_stop;
+}
+
+/* After a sleep without end. Holds mu. */
+static void count_wakeup(struct hvd_engine *e)
+{
+    if (!is_idle(e))
+        return;
+    hvd_telemetry_add(&e->counters.idle_wakeups, 1);
+    hvd_telemetry_idled(e->options.telemetry);
+}
+
+/* Whether tensors of other ranks wait here, and may stall. The progress owner's. */
+static bool has_waiting(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++) {
+        const struct hvd_set *set = e->sets[i];
+        if (set && set->negotiator && hvd_negotiator_waiting(set->negotiator) > 0)
+            return true;
+        if (set && set->aggregator && hvd_aggregator_waiting(set->aggregator) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* How long an idle rank may sleep without a look for probes, or, after a stall, for ranks that do
+ * not leave; -1: without end. Holds mu. */
+static int64_t probe_ns(const struct hvd_engine *e)
+{
+    const int64_t warning_ns = e->options.stall_warning_ns;
+
+    if (warning_ns == 0 || e->topology.size == 1 || atomic_load(&e->is_over))
+        return -1;
+    const bool is_active = !e->has_progress_owner && hvd_beats_are_active(e);
+    const int64_t ns = is_active ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
+    return e->stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
+}
+
+/* How long the progress owner may sleep while other ranks may have something to say. */
+static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
+{
+    const int64_t due_ns = e->options.stall_warning_ns / 8;
+
+    if (is_woken(e))
+        return has_waiting(e) || hvd_beats_are_active(e) || e->stalled_ns > 0 ? SLEEP_WOKEN_NS : -1;
+    rest->look_ns = rest->look_ns ? rest->look_ns * 2 : e->options.idle_poll_ns;
+    if (rest->look_ns > LOOK_MAX_NS)
+        rest->look_ns = LOOK_MAX_NS;
+    return due_ns > 0 && due_ns < rest->look_ns ? due_ns : rest->look_ns;
+}
+
+/* Sleeps, as the progress owner, until other ranks may have something to say. Nobody drives. Holds
+ * mu, which is free in between. */
+static void listen_to_others(struct hvd_engine *e, struct rest *rest)
+{
+    const int64_t ns = listen_ns(e, rest);
+
+    e->has_progress_owner = true;
+    if (e->transport->ops->listen) {
+        sleep_in_transport(e, ns);
+    } else {
+        e->sleeper = &e->background_cond;
+        wait_for(&e->background_cond, &e->mu, ns);
+        e->sleeper = NULL;
+    }
+    count_wakeup(e);
+    release_progress_owner(e, NULL);
+}
+
+/* Sleeps until there may be something to drive. listens: or something to hear. Holds mu. */
+static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
+{
+    const unsigned long n_submitted = atomic_load(&e->n_submitted);
+    const int64_t now_ns = hvd_engine_now_ns();
+    const int64_t held_ns = e->waiters ? 0 : hold_ns(e);
+
+    if (n_submitted != rest->n_submitted) {
+        rest->n_submitted = n_submitted;
+        rest->look_ns = 0;
+        rest->linger_until_ns = now_ns + LINGER_NS;
+    }
+    if (held_ns > 0) {
+        wait_for(&e->background_cond, &e->mu, held_ns);
+        return;
+    }
+    /* A program in its loop submits again soon: looking is cheaper than being woken each time. */
+    if (e->options.cycle_ns > 0 && now_ns < rest->linger_until_ns) {
+        wait_for(&e->background_cond, &e->mu,
+                 e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
+        return;
+    }
+    if (listens && !e->has_progress_owner && is_idle(e)) {
+        listen_to_others(e, rest);
+        return;
+    }
+    const int64_t sleep_ns = probe_ns(e);
+    e->is_deep = true;
+    if (sleep_ns < 0)
+        pthread_cond_wait(&e->background_cond, &e->mu);
+    else
+        rest->is_due = wait_for(&e->background_cond, &e->mu, sleep_ns);
+    e->is_deep = false;
+    count_wakeup(e);
+}
+
+void *hvd_progress_owner_background(void *arg)
+{
+    struct hvd_engine *e = arg;
+    struct rest rest = {0};
+
+    pthread_setname_np(pthread_self(), "horovod");
+    pthread_mutex_lock(&e->mu);
+    while (!e->must_stop) {
+        const bool is_free = !e->has_progress_owner && !e->waiters;
+        if (is_free && has_work(e)) {
+            drive_outstanding(e);
+            continue;
+        }
+        const bool looks = (!e->is_ended || is_leave_watched(e)) && hvd_control_serves_others(e);
+        if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
+            hvd_progress_owner_once(e)) /* leaves mu for a while: look again */
+            rest.look_ns = 0;
+        rest.is_due = false;
+        if (e->must_stop || (!e->has_progress_owner && !e->waiters && has_work(e)))
+            continue;
+        sleep_well(e, &rest, looks);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return NULL;
+}
