@@ -161,8 +161,11 @@ def headers_alone():
     return [line for line in out.stdout.splitlines() if "error:" in line] if out.returncode else []
 
 
+# What every room of the engine may include.
+ENGINE = ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune", "worker/device"]
+
 LAYERS = {
-    # folder -> folders whose headers it may include; a folder may always include its own.
+    # folder -> folders whose headers it may include; a folder may always include its own. With a full stop: without those in it.
     "base": [],
     "operator/api": ["base"],
     "operator/core": ["base", "operator/api"],
@@ -176,8 +179,12 @@ LAYERS = {
     "worker/autotune/core": ["base"],
     "worker/autotune": ["base"],
     "worker/device": ["base", "worker/core", "worker/reduce"],
-    "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",
-                      "worker/device"],
+    "worker/engine/state": [*ENGINE, "worker/engine."],
+    "worker/engine/submit": [*ENGINE, "worker/engine.", "worker/engine/state"],
+    "worker/engine/execute": [*ENGINE, "worker/engine.", "worker/engine/state"],
+    "worker/engine/negotiate": [*ENGINE, "worker/engine.", "worker/engine/state", "worker/engine/submit", "worker/engine/execute"],
+    "worker/engine/wait": [*ENGINE, "worker/engine.", "worker/engine/state", "worker/engine/execute", "worker/engine/negotiate"],
+    "worker/engine": ENGINE,
     "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",
                    "worker/device", "worker/engine"],
     "worker/launch": ["base"],
@@ -194,7 +201,7 @@ def layering():
             continue
         for number, line in enumerate(text_of(name).splitlines(), 1):
             match = re.match(r'\s*#\s*include\s+"([^"]+)/[^/"]+"', line)
-            if match and not any(match.group(1) == ok or match.group(1).startswith(ok + "/")
+            if match and not any(match.group(1) == ok.rstrip(".") or match.group(1).startswith(ok + "/")
                                  for ok in [layer] + LAYERS[layer]):
                 found.append(f"{name}:{number}: {layer} may not include {match.group(1)}")
     return found
@@ -236,7 +243,7 @@ def file_rules():
 
 
 # A folder of which one header declares what several files have: its functions may have the folder's prefix as well.
-FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/negotiate": "engine",
+FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/negotiate": "engine", "worker/engine/state": "engine",
            "worker/engine/submit": "engine", "worker/engine/wait": "engine", "worker/reduce": "reduce"}
 
 # In front of the module's name, where modules of another folder are called alike.

@@ -72,9 +72,9 @@ struct hvd_submission {
     void *ready; /* the device's event that says that input is there; it stays as long as
                     input does. NULL: it is there */
     const int64_t
-        *splits;       /* alltoall: rows to each rank of the set; legal: see hvd_op_layout_splits */
-    uint32_t set;      /* the process set */
-    bool changes_sets; /* the engine's own */
+        *splits;  /* alltoall: rows to each rank of the set; legal: see hvd_op_layout_splits */
+    uint32_t set; /* the process set */
+    const struct hvd_agreement *agreement; /* the engine's own; else NULL */
     bool is_waited_now; /* the same thread waits at once: nobody has to be woken to drive */
 };
 

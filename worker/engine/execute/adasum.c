@@ -15,6 +15,7 @@
  * several move as one. The memory is kept for the next fused operation; one alone works in its
  * output.
  */
+
 #include "worker/engine/execute/adasum.h"
 
 #include <string.h>

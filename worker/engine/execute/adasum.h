@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_ENGINE_EXECUTE_ADASUM_H
 #define HVD_WORKER_ENGINE_EXECUTE_ADASUM_H
 
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/execute/fused_op.h"
 
 /*
  * An allreduce with HVD_ADASUM as a row of collectives that the transport has; caller is the

@@ -2,9 +2,13 @@
  * From an agreed set of tensors to fused operations: what is fused, laid out once, and used again
  * when the same bits come. The progress owner's.
  */
+#include "worker/engine/execute/exec_plan.h"
+
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/op_trace.h"
+#include "worker/engine/execute/sharing.h"
 #include "worker/engine/execute/staging.h"
 
 #define EXEC_PLANS_MAX 16 /* cached at most */
@@ -453,7 +457,7 @@ hvd_status_t hvd_exec_plan_begin_bits(struct hvd_engine *e, struct hvd_set *set,
         count_exec_plan(e, exec_plan);
     hvd_telemetry_laid_out(e->options.telemetry, is_hit);
     if (st == HVD_OK)
-        hvd_trace_hooks_agreed(e, set, exec_plan);
+        hvd_op_trace_agreed(e, set, exec_plan);
     if (st == HVD_OK)
         return begin_exec_plan(e, set, exec_plan, err);
     exec_plan->n_open = exec_plan->n_fused_ops;

@@ -3,31 +3,22 @@
  * for the transport, start, test, finish. The progress owner's. Collectives of a set start in the
  * agreed order; they finish as they like.
  */
+#include "worker/engine/execute/fused_op.h"
+
 #include <string.h>
 
 #include "base/mem.h"
 #include "worker/engine/execute/adasum.h"
+#include "worker/engine/execute/exec_plan.h"
+#include "worker/engine/execute/op_trace.h"
+#include "worker/engine/execute/sharing.h"
 #include "worker/engine/execute/staging.h"
+#include "worker/engine/execute/tune.h"
 #include "worker/reduce/reduce.h"
 
 const char *hvd_fused_op_name(const struct hvd_fused_op *f)
 {
     return f->members[0].entry ? f->members[0].entry->name : "of other ranks";
-}
-
-/* How an agreement about process sets ended. */
-static const char *change_text(hvd_status_t status)
-{
-    switch (status) {
-    case HVD_ERR_MISMATCH:
-        return "Different ranks tried to set up mismatching process sets";
-    case HVD_ERR_CONFLICT:
-        return "A process set of these ranks exists already";
-    case HVD_ERR_NOT_FOUND:
-        return "Process set provided does not exist, or has not been registered.";
-    default:
-        return "";
-    }
 }
 
 /* What the end of a fused operation means to others than its tensors. */
@@ -40,13 +31,51 @@ static void wind_up(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_
         hvd_tune_landed(e, set, f);
 }
 
+/* Allreduces that went well while nobody records events: counted together. Holds mu. */
+static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
+{
+    int64_t count = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        hvd_fused_op_fetch(f, i);
+        if (!entry)
+            continue;
+        count += f->members[i].count;
+        n++;
+        hvd_entry_publish(entry);
+    }
+    hvd_telemetry_done_many(e->options.telemetry, (int)f->request.op, n,
+                            (uint64_t)count * hvd_dtype_size((int)f->request.dtype));
+    hvd_add(&e->n_outstanding, 0 - (size_t)n);
+}
+
+/* Publishes how all tensors of a fused operation ended. Holds mu. */
+static void finish_entries(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_status_t status,
+                           const char *message)
+{
+    const unsigned on = e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;
+
+    if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
+        (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_fused_op_is_cached(f)))) {
+        if (on)
+            hvd_op_trace_ended(e, f);
+        finish_together(e, f);
+        return;
+    }
+    for (uint32_t i = 0; i < f->n_members; i++)
+        if (f->members[i].entry)
+            hvd_entry_finish(e, f->members[i].entry, status, message);
+}
+
 /* Publishes how all tensors of a fused operation ended, and lets go of it. */
 static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           hvd_status_t status, const char *message)
 {
-    if (status == HVD_OK && f->members[0].entry && f->members[0].entry->changes_sets) {
+    if (status == HVD_OK && f->members[0].entry && f->members[0].entry->is_own) {
         status = f->members[0].entry->status;
-        message = change_text(status);
+        message = f->members[0].entry->agreement->text(status);
     }
     if (f->copies && status == HVD_OK)
         hvd_sharing_write_back(f);
@@ -58,7 +87,7 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (f->staging || e->options.autotune)
         wind_up(e, set, f, status);
     pthread_mutex_lock(&e->mu);
-    hvd_entries_finish(e, f, status, message);
+    finish_entries(e, f, status, message);
     pthread_mutex_unlock(&e->mu);
     hvd_exec_plan_release(set, f->exec_plan);
 }
@@ -94,7 +123,7 @@ static void set_memory(struct hvd_fused_op *f)
 
     for (uint32_t i = 0; i < f->n_members; i++) {
         const struct hvd_member *m = &f->members[i];
-        hvd_fetch_member(f, i);
+        hvd_fused_op_fetch(f, i);
         struct hvd_piece piece = {.input = zeros, .output = zeros, .count = m->count};
         if (m->entry) {
             piece.input = m->entry->input;
@@ -287,13 +316,13 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
                              struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
-    hvd_status_t st = entry && entry->changes_sets ? hvd_agree_set_changed(e, entry, err) : HVD_OK;
+    hvd_status_t st = entry && entry->is_own ? entry->agreement->follow(e, entry, err) : HVD_OK;
 
     if (st == HVD_OK) {
         finish(e, set, f, HVD_OK, NULL);
         return HVD_OK;
     }
-    entry->changes_sets = false; /* its status is that of any other */
+    entry->is_own = false; /* its status is that of any other */
     return st;
 }
 
@@ -386,7 +415,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
             return HVD_OK;
         const bool asks = f->has_more && hvd_staging_exchanges(f);
         if (!asks)
-            hvd_trace_hooks_started(e, set, f);
+            hvd_op_trace_started(e, set, f);
         if (st == HVD_OK && f->has_more && !f->is_second && !asks && hvd_adasum_is(f))
             st = hvd_adasum_begin(e, set, f, err);
         if (st == HVD_OK && !hvd_staging_is_landing(f))

@@ -3,7 +3,7 @@
  * no rank waits for it in the agreed order, and whatever that event waits for can move meanwhile,
  * also when it was submitted later. The progress owner's.
  */
-#include "worker/engine/execute/staging.h"
+#include "worker/engine/execute/inputs.h"
 
 /* Whether the tensor may be requested. Nothing is requested behind a join, so that waits for all
  * that was submitted before it. */

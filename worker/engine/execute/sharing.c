@@ -7,6 +7,8 @@
  * tensors share memory is this rank's affair: others may start sooner, and wait for its data. The
  * progress owner's.
  */
+#include "worker/engine/execute/sharing.h"
+
 #include <string.h>
 
 #include "base/mem.h"
@@ -113,7 +115,7 @@ hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_fused_op *f, stru
         m->is_shared = false;
         if (!m->entry || m->count == 0)
             continue;
-        hvd_fetch_member(f, i);
+        hvd_fused_op_fetch(f, i);
         if (claim_member(set, f, m, &m->is_shared) != HVD_OK) {
             hvd_sharing_release(set, f);
             return HVD_INPROGRESS;

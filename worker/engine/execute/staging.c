@@ -12,11 +12,13 @@
  * the device are kept by the set, as many as were in use at once, so a program in its loop takes
  * none.
  */
+
 #include "worker/engine/execute/staging.h"
 
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/sharing.h"
 
 #define BLOCK_MIN ((size_t)64 << 10)
 

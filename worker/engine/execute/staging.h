@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_ENGINE_EXECUTE_STAGING_H
 #define HVD_WORKER_ENGINE_EXECUTE_STAGING_H
 
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/execute/fused_op.h"
 
 /*
  * Fused operations of tensors on the device: what happens to them besides moving, and inputs that
@@ -70,18 +70,5 @@ void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set);
 /* Frees a fused operation's staging, and what a set has of the device. NULL is fine. */
 void hvd_staging_destroy(struct hvd_staging *s);
 void hvd_staging_set_destroy(struct hvd_set_device *on);
-
-/* --- inputs.c --------------------------------------------------------------------------------- */
-
-/* Takes the tensors whose inputs are not there yet off a list of queued ones; returns the rest.
- * What the device says: all are off the list then. */
-hvd_status_t hvd_inputs_sift(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry **first,
-                             struct hvd_err *err);
-
-/* Queues those whose inputs have come. What the device says. */
-hvd_status_t hvd_inputs_poll(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
-
-/* Forgets them: they have ended. */
-void hvd_inputs_forget(struct hvd_engine *e, struct hvd_set *set);
 
 #endif

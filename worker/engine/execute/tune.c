@@ -2,8 +2,10 @@
  * Autotuning: what landed is counted on the coordinator of all ranks, and the settings that come of
  * it go out with its next plan, so every rank takes them at the same one. The progress owner's.
  */
+#include "worker/engine/execute/tune.h"
+
 #include "worker/autotune/autotune.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/clock.h"
 
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f)
 {

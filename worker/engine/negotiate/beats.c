@@ -3,11 +3,16 @@
  * probed, warned of, given up. core/heartbeat.h decides, for each process set along its tree; here
  * is what this rank waits for, and what comes of it. The progress owner's.
  */
+#include "worker/engine/negotiate/beats.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/fused_op.h"
 #include "worker/engine/execute/staging.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/membership.h"
 
 #define NAME_SHOWN 200
 

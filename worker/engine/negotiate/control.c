@@ -12,11 +12,17 @@
  *                       |      v
  *                        leaf
  */
+#include "worker/engine/negotiate/control.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/job_end.h"
+#include "worker/engine/negotiate/membership.h"
+#include "worker/engine/negotiate/plan_apply.h"
+#include "worker/engine/state/slot_trace.h"
 
 #define RECEIVE_MAX 64 /* messages in a step */
 
@@ -34,7 +40,7 @@ static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int br
     const struct hvd_pos_range range = hvd_tree_node_branch_range(&set->node, branch);
 
     for (int i = 0; set->negotiator && i < range.n; i++)
-        hvd_trace_hooks_ready_bits(e, set, hvd_membership_rank_at(set, range.first + i), bits);
+        hvd_slot_trace_ready(e, set, hvd_membership_rank_at(set, range.first + i), bits);
 }
 
 static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int branch,

@@ -3,6 +3,8 @@
  * and lets the agreed ones finish; after a failure (ABORT step, or an error here) nothing is waited
  * for. The progress owner's.
  */
+#include "worker/engine/negotiate/job_end.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +12,14 @@
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "base/str.h"
+#include "worker/engine/execute/fused_op.h"
+#include "worker/engine/execute/inputs.h"
 #include "worker/engine/execute/staging.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/membership.h"
+#include "worker/engine/state/end_cause.h"
+#include "worker/engine/submit/join.h"
+#include "worker/engine/submit/refusal.h"
 
 #define SHUT_DOWN "Horovod has been shut down. "
 
@@ -26,12 +35,6 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
         hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
         hvd_cache_own(set->cache, i, NULL);
     }
-}
-
-void hvd_job_end_note(const char *text)
-{
-    if (hvd_str_has_prefix(text, SHUT_DOWN))
-        hvd_rank_state_set_cause(text);
 }
 
 /* Whether something of this rank is pending that is not agreed: what is agreed comes to its own
@@ -195,22 +198,11 @@ void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
             abort_set(e, e->sets[i], text);
 }
 
-void hvd_job_end_first_cause(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1])
-{
-    const char *cause = NULL;
-
-    pthread_mutex_lock(&e->mu);
-    if (e->cause && hvd_str_has_prefix(e->cause, SHUT_DOWN))
-        cause = e->cause + strlen(SHUT_DOWN);
-    snprintf(text, HVD_TEXT_MAX + 1, "%s", cause ? cause : "");
-    pthread_mutex_unlock(&e->mu);
-}
-
 void hvd_job_end_abandon_stalled(struct hvd_engine *e)
 {
     char cause[HVD_TEXT_MAX + 1];
 
-    hvd_job_end_first_cause(e, cause);
+    hvd_end_cause_first(e, cause);
     hvd_job_end_announce(e, e->topology.rank, cause);
     hvd_job_end_abort(e, cause);
 }

@@ -11,11 +11,16 @@
  * the job ends meanwhile, the thread is left behind with what it works on: MPI cannot be called
  * off.
  */
+#include "worker/engine/negotiate/make_set.h"
+
 #include <string.h>
 
 #include "base/aside.h"
 #include "base/mem.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/stalls.h"
+#include "worker/engine/state/clock.h"
 
 #define LOOK_MIN_NS 1000000
 #define LOOK_MAX_NS 100000000

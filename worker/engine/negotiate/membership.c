@@ -10,12 +10,16 @@
  * nobody needs it. Where it is what is lost, whoever sees that tells its children, and the word
  * goes down the tree.
  */
+#include "worker/engine/negotiate/membership.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/rank_state.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/job_end.h"
 
 /* "rank 1 on host a" */
 static void add_rank(const struct hvd_engine *e, int rank, struct hvd_text *text)

@@ -2,12 +2,19 @@
  * Following a plan: first the cached tensors that it names by bits, then its steps, in order. What
  * stands between two notices runs as one. The progress owner's.
  */
+#include "worker/engine/negotiate/plan_apply.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/execute/exec_plan.h"
+#include "worker/engine/negotiate/job_end.h"
+#include "worker/engine/negotiate/set.h"
+#include "worker/engine/state/slot_trace.h"
+#include "worker/engine/submit/join.h"
+#include "worker/engine/submit/refusal.h"
 
 /* What a rank has under the name of a step. */
 struct found {
@@ -68,7 +75,7 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
     }
     pthread_mutex_unlock(&e->mu);
     if (st == HVD_OK)
-        hvd_trace_hooks_slot(e, set, slot);
+        hvd_slot_trace_put(e, set, slot);
     return st;
 }
 

@@ -2,7 +2,14 @@
  * What this rank asks the coordinator for: everything that was submitted, as bits where the tensor
  * is cached, by name otherwise. The progress owner's.
  */
-#include "worker/engine/execute/staging.h"
+#include "worker/engine/negotiate/request_send.h"
+
+#include "worker/engine/execute/inputs.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/membership.h"
+#include "worker/engine/state/clock.h"
+#include "worker/engine/state/slot_trace.h"
+#include "worker/engine/submit/refusal.h"
 
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
 
@@ -53,7 +60,7 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
 {
     hvd_status_t st;
 
-    hvd_trace_hooks_requested(e, set, set->bits, n_words);
+    hvd_slot_trace_requested(e, set, set->bits, n_words);
     if (serves_itself(set)) {
         st = hvd_control_own_bits(e, set, n_words, now_ns, err);
     } else {
@@ -104,17 +111,12 @@ static hvd_status_t send_outgoing(struct hvd_engine *e, struct hvd_set *set,
     return st == HVD_OK ? send_message(e, set, err) : st;
 }
 
-bool hvd_request_send_is_full(const struct hvd_engine *e)
-{
-    return e->options.fusion_bytes > 0 && e->queued_bytes >= e->options.fusion_bytes;
-}
-
 bool hvd_request_send_is_due(struct hvd_engine *e)
 {
     if (atomic_load(&e->n_waiters) > 0 || atomic_load(&e->is_urgent) || e->options.cycle_ns == 0)
         return true;
     pthread_mutex_lock(&e->mu);
-    const bool is_full = hvd_request_send_is_full(e) || atomic_load(&e->is_leaving);
+    const bool is_full = hvd_engine_is_full(e) || atomic_load(&e->is_leaving);
     const int64_t since_ns = e->first_queued_ns;
     pthread_mutex_unlock(&e->mu);
     return is_full || hvd_engine_now_ns() - since_ns >= e->options.cycle_ns;

@@ -2,11 +2,15 @@
  * A process set: the ranks that agree about its tensors, and everything that this rank has pending
  * with them. Set 0 is the whole job. Sets know nothing of each other, so none waits for another.
  */
+#include "worker/engine/negotiate/set.h"
+
 #include <string.h>
 
 #include "base/mem.h"
 #include "worker/engine/execute/adasum.h"
+#include "worker/engine/execute/exec_plan.h"
 #include "worker/engine/execute/staging.h"
+#include "worker/engine/negotiate/beats.h"
 
 void hvd_set_destroy(struct hvd_set *set)
 {
@@ -199,26 +203,4 @@ hvd_status_t hvd_set_make_room(struct hvd_set *set)
         return HVD_ERR_NOMEM;
     set->n_words = room;
     return HVD_OK;
-}
-
-struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id)
-{
-    return id < e->n_sets ? e->sets[id] : NULL;
-}
-
-int hvd_set_rank_of(const struct hvd_set *set, int world_rank)
-{
-    int low = 0;
-    int high = set->self.size;
-
-    while (low < high) { /* ranks are sorted */
-        int middle = low + (high - low) / 2;
-        if (set->ranks[middle] == world_rank)
-            return middle;
-        if (set->ranks[middle] < world_rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
 }

@@ -6,10 +6,14 @@
  * job succeeds if its programs do. A rank that does not answer cannot leave: nobody waits for it.
  * One that answers and does not call it is waited for until it is clear that it stands still.
  */
+#include "worker/engine/negotiate/stalls.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/membership.h"
+#include "worker/engine/state/end_cause.h"
 
 #define STALL_CHECK_NS 1000000000
 #define STALL_REPORT_MAX 2048
@@ -126,7 +130,7 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     const int n_ranks = find_staying(world, is_late, ranks);
     if (n_ranks == 0)
         return HVD_OK;
-    hvd_job_end_first_cause(e, cause);
+    hvd_end_cause_first(e, cause);
     hvd_membership_add_ranks(e, ranks, n_ranks, &text);
     out[0] = 'R';
     hvd_text_add(

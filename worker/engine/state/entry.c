@@ -3,10 +3,12 @@
  * cached tensor in its slot for the next time, others for the next tensor, so that a program in its
  * loop takes no memory and copies little.
  */
+#include "worker/engine/state/entry.h"
+
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/slot_trace.h"
 
 #define FIRST_BLOCK 16 /* entries */
 #define LARGEST_BLOCK 512
@@ -35,6 +37,15 @@ static bool add_block(struct hvd_engine *e)
     return true;
 }
 
+void hvd_entry_refusal_destroy(struct hvd_refusal *refusal)
+{
+    if (!refusal)
+        return;
+    hvd_free(refusal->reason);
+    hvd_free(refusal->last_reason);
+    hvd_free(refusal);
+}
+
 void hvd_entries_destroy(struct hvd_engine *e)
 {
     while (e->blocks) {
@@ -44,7 +55,7 @@ void hvd_entries_destroy(struct hvd_engine *e)
             hvd_output_destroy(entry->output);
             hvd_free(entry->splits);
             hvd_free(entry->message);
-            hvd_refusal_destroy(entry->refusal);
+            hvd_entry_refusal_destroy(entry->refusal);
             hvd_free(entry->name);
         }
         e->blocks = block->next;
@@ -92,7 +103,8 @@ static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
     entry->input = s->input;
     entry->ready = s->ready;
     entry->data = s->output;
-    entry->changes_sets = s->changes_sets;
+    entry->agreement = s->agreement;
+    entry->is_own = s->agreement != NULL;
     entry->request.group = s->request.group;
     entry->request.group_size = s->request.group_size;
 }
@@ -180,19 +192,6 @@ void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_cache_slot *slot)
     entry->slot = NULL;
 }
 
-/* The tensor has ended, all that is to be known of it is there: wakes who waits for it. Holds mu,
- * as who registers does, so that either sees the other. */
-static void publish(struct hvd_entry *entry)
-{
-    const bool is_simple =
-        entry->status == HVD_OK && !entry->waiter && !entry->output && entry->number == 0;
-
-    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
-                          memory_order_release);
-    if (entry->waiter && entry->waiter->can_sleep)
-        pthread_cond_signal(&entry->waiter->cond);
-}
-
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message)
 {
@@ -200,49 +199,12 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
 
     hvd_telemetry_done(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
                        bytes, status);
-    hvd_trace_hooks_slot_ended(e, entry, status);
+    hvd_slot_trace_ended(e, entry, status);
     entry->status = status;
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
     hvd_add(&e->n_outstanding, (size_t)-1);
-    publish(entry);
-}
-
-/* Allreduces that went well while nobody records events: counted together. Holds mu. */
-static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
-{
-    int64_t count = 0;
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < f->n_members; i++) {
-        struct hvd_entry *entry = f->members[i].entry;
-        hvd_fetch_member(f, i);
-        if (!entry)
-            continue;
-        count += f->members[i].count;
-        n++;
-        publish(entry);
-    }
-    hvd_telemetry_done_many(e->options.telemetry, (int)f->request.op, n,
-                            (uint64_t)count * hvd_dtype_size((int)f->request.dtype));
-    hvd_add(&e->n_outstanding, 0 - (size_t)n);
-}
-
-void hvd_entries_finish(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_status_t status,
-                        const char *message)
-{
-    const unsigned on = e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;
-
-    if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
-        (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_fused_op_is_cached(f)))) {
-        if (on)
-            hvd_trace_hooks_ended(e, f);
-        finish_together(e, f);
-        return;
-    }
-    for (uint32_t i = 0; i < f->n_members; i++)
-        if (f->members[i].entry)
-            hvd_entry_finish(e, f->members[i].entry, status, message);
+    hvd_entry_publish(entry);
 }
 
 void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,

@@ -14,8 +14,10 @@
  * A waiter registers under mu and only while the tensor is pending, so the progress owner, which
  * holds mu as well, sees it and wakes it.
  */
+#include "worker/engine/state/handles.h"
+
 #include "base/mem.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/state.h"
 
 #define FIRST_CHUNK 16 /* records */
 

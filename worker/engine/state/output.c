@@ -2,9 +2,11 @@
  * Memory of gathered tensors: made by the engine when the sizes are agreed, handed to the program
  * by the wait. No lock: it belongs to one side at a time.
  */
+
 #include "worker/engine/state/output.h"
 
 #include "base/mem.h"
+#include "worker/engine/state/entry.h"
 
 hvd_status_t hvd_output_create(int n_ranks, struct horovod_output **out)
 {

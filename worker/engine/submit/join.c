@@ -6,9 +6,9 @@
  * All members of a set join where all ranks do, so the parts end whenever the join does. What is
  * submitted to a set after the join of one of its members gets zeros or an error, as in the job.
  */
-#include <string.h>
+#include "worker/engine/submit/join.h"
 
-#include "worker/engine/state/engine_internal.h"
+#include <string.h>
 
 /* An entry for this rank's part in the set, in its table; NULL when out of memory. Holds mu. */
 static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *join)
@@ -26,7 +26,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     part->index = HVD_CACHE_NO_SLOT;
     part->set = set;
     part->count = 0;
-    part->changes_sets = false;
+    part->is_own = false;
     part->is_behind = false;
     part->is_part = true;
     part->ready = NULL;

@@ -16,24 +16,17 @@
  * Nothing is announced that cannot keep anybody waiting, see engine.h. Where there is no memory for
  * it, or for a join, the job ends, which takes none.
  */
+#include "worker/engine/submit/refusal.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "worker/core/group_name.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/wake.h"
 
 #define GROUP_DIGITS_MAX 9 /* in a name, of the number of a group */
 #define REFUSALS_MAX 65536 /* not answered, of a set; more are a program that nobody follows */
-
-void hvd_refusal_destroy(struct hvd_refusal *refusal)
-{
-    if (!refusal)
-        return;
-    hvd_free(refusal->reason);
-    hvd_free(refusal->last_reason);
-    hvd_free(refusal);
-}
 
 /* What is pending by the name of the head of the name's group; NULL when it is of no group, or the
  * head itself. Holds mu. */
@@ -123,7 +116,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     if (refusal && refusal->reason)
         entry = hvd_entry_take(e, refused->name.len + 1 + GROUP_DIGITS_MAX);
     if (!entry) {
-        hvd_refusal_destroy(refusal);
+        hvd_entry_refusal_destroy(refusal);
         return NULL;
     }
     memcpy(entry->name, refused->name.data, refused->name.len);
@@ -139,11 +132,11 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     entry->index = HVD_CACHE_NO_SLOT;
     entry->set = set;
     entry->count = 0;
-    entry->changes_sets = false;
+    entry->is_own = false;
     entry->is_behind = false;
     entry->is_part = false;
     if (hvd_table_add(set->table, entry->request.name, entry, NULL) != HVD_OK) {
-        hvd_refusal_destroy(refusal);
+        hvd_entry_refusal_destroy(refusal);
         hvd_entry_put(e, entry);
         return NULL;
     }
@@ -164,7 +157,7 @@ static void queue(struct hvd_engine *e, struct hvd_entry *entry)
 /* Lets go of a refusal. Holds mu. */
 static void let_go(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry)
 {
-    hvd_refusal_destroy(entry->refusal);
+    hvd_entry_refusal_destroy(entry->refusal);
     entry->refusal = NULL;
     entry->is_listed = false;
     set->n_refusals--;
@@ -260,7 +253,7 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
                 queue(e, entry);
             else
                 atomic_store(&e->has_lost_refusal, true);
-            hvd_progress_owner_kick(e);
+            hvd_wake_owner(e);
         }
     }
     pthread_mutex_unlock(&e->mu);

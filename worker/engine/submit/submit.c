@@ -4,11 +4,17 @@
  * each slot remembers which one followed it last, so the next tensor is expected before it comes,
  * and only has to be compared.
  */
+#include "worker/engine/engine.h"
+
 #include <string.h>
 
 #include "base/mem.h"
 #include "worker/core/group_name.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/clock.h"
+#include "worker/engine/state/end_cause.h"
+#include "worker/engine/state/wake.h"
+#include "worker/engine/submit/join.h"
+#include "worker/engine/submit/refusal.h"
 
 #define HVD_DUPLICATE_NAME                                                                         \
     "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "      \
@@ -25,7 +31,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
                        e->cause ? e->cause : "Horovod has been shut down.",
                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
                        s->request.name.data);
-        hvd_job_end_note(reported.msg);
+        hvd_end_cause_note(reported.msg);
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", reported.msg);
     }
     if (s->set < e->n_sets && e->infos[s->set].is_removed)
@@ -37,8 +43,8 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
     if (set->is_ended)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
                         e->cause ? e->cause : "Horovod has been shut down.");
-    if (s->is_waited_now && !hvd_progress_owner_allowed(e)) {
-        hvd_progress_owner_refuse(s->request.name, err);
+    if (s->is_waited_now && !hvd_wake_may_own(e)) {
+        hvd_wake_refuse(s->request.name, err);
         return HVD_ERR_STATE;
     }
     if (s->request.device != HVD_CPU && !e->options.device)
@@ -205,7 +211,7 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
 /* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
 static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 {
-    const bool is_full = hvd_request_send_is_full(e);
+    const bool is_full = hvd_engine_is_full(e);
 
     /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
     const bool must_receive = is_full || (e->is_asleep && e->is_new_batch) ||
@@ -213,7 +219,7 @@ static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 
     e->is_new_batch = false;
     if (e->has_progress_owner ? must_receive : (!is_waited_now && (e->is_deep || is_full)))
-        hvd_progress_owner_kick(e);
+        hvd_wake_owner(e);
 }
 
 /* --- The tensor that was expected ------------------------------------------------------------- */
@@ -261,7 +267,7 @@ static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_wai
 {
     return set && !set->is_ended && !set->is_join_pending && !e->sets[0]->is_join_pending &&
            set->n_refusals == 0 && !e->is_ended && !atomic_load(&e->is_leaving) &&
-           !e->infos[set->id].is_removed && (!is_waited_now || hvd_progress_owner_allowed(e));
+           !e->infos[set->id].is_removed && (!is_waited_now || hvd_wake_may_own(e));
 }
 
 /* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.

@@ -5,7 +5,18 @@
  *
  *   queue ─> bits, requests ─> coordinator ─> plan ─> exec_plan ─> todo ─> moving ─> done
  */
-#include "worker/engine/execute/staging.h"
+#include "worker/engine/wait/progress.h"
+
+#include "worker/engine/execute/fused_op.h"
+#include "worker/engine/execute/inputs.h"
+#include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/job_end.h"
+#include "worker/engine/negotiate/membership.h"
+#include "worker/engine/negotiate/request_send.h"
+#include "worker/engine/negotiate/set.h"
+#include "worker/engine/negotiate/stalls.h"
+#include "worker/engine/state/clock.h"
 
 static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                              struct hvd_err *err)

@@ -14,12 +14,19 @@
  * be for another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank
  * looks a few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
  */
+#include "worker/engine/wait/progress_owner.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
 #include <time.h>
 
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/request_send.h"
+#include "worker/engine/state/clock.h"
+#include "worker/engine/state/wake.h"
+#include "worker/engine/wait/progress.h"
 
 #define SPIN_STEPS 256
 #define BRIEF_STEPS 1024  /* at most, for who cannot stay */
@@ -42,35 +49,6 @@ struct backoff {
     int64_t sleep_ns;
 };
 
-int64_t hvd_engine_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int64_t hvd_engine_coarse_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-hvd_status_t hvd_engine_cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-
-    if (pthread_condattr_init(&attr) != 0)
-        return HVD_ERR_SYSTEM;
-    int rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    if (rc == 0)
-        rc = pthread_cond_init(cond, &attr);
-    pthread_condattr_destroy(&attr);
-    return rc == 0 ? HVD_OK : HVD_ERR_SYSTEM;
-}
-
 /* Whether the time is over. */
 static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 {
@@ -82,35 +60,6 @@ static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 static bool wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
 {
     return wait_until(cond, mu, hvd_engine_now_ns() + ns);
-}
-
-bool hvd_progress_owner_allowed(const struct hvd_engine *e)
-{
-    return !e->topology.thread_bound || pthread_equal(pthread_self(), e->owner);
-}
-
-void hvd_progress_owner_refuse(struct hvd_strview name, struct hvd_err *err)
-{
-    hvd_err_set(err, HVD_ERR_STATE, 0,
-                "HOROVOD_MPI_THREADS_DISABLE is set: tensor %.*s can be waited for in the thread "
-                "that called horovod_init alone",
-                name.len > 200 ? 200 : (int)name.len, name.data);
-}
-
-/* Ends the progress owner's sleep if it sleeps. Holds mu. */
-static void wake_progress_owner(struct hvd_engine *e)
-{
-    if (e->sleeper)
-        pthread_cond_signal(e->sleeper);
-    else if (e->is_asleep)
-        e->transport->ops->wake(e->transport);
-}
-
-void hvd_progress_owner_kick(struct hvd_engine *e)
-{
-    wake_progress_owner(e);
-    if (!e->has_progress_owner)
-        pthread_cond_signal(&e->background_cond);
 }
 
 static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *w)
@@ -174,7 +123,7 @@ static int64_t hold_ns(const struct hvd_engine *e)
 {
     if (atomic_load(&e->n_queued) == 0 || atomic_load(&e->n_waiters) > 0 ||
         atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
-        hvd_request_send_is_full(e))
+        hvd_engine_is_full(e))
         return 0;
     int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
     return ns > 0 ? ns : 0;
@@ -301,8 +250,7 @@ bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *wai
     unsigned n_steps = is_brief ? BRIEF_STEPS : UINT_MAX;
     unsigned n_idle = 0;
 
-    if (e->has_progress_owner || !hvd_progress_owner_allowed(e) ||
-        (is_brief && !is_little(e, waiter->entry)))
+    if (e->has_progress_owner || !hvd_wake_may_own(e) || (is_brief && !is_little(e, waiter->entry)))
         return false;
     e->has_progress_owner = true;
     hvd_add(&e->n_waiters, 1);
@@ -329,8 +277,8 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     e->waiters = waiter;
     atomic_fetch_add(&e->n_waiters, 1);
     while (!is_waiter_done(e, waiter) && !is_late(waiter)) {
-        if (e->has_progress_owner || !hvd_progress_owner_allowed(e)) {
-            wake_progress_owner(e);
+        if (e->has_progress_owner || !hvd_wake_may_own(e)) {
+            hvd_wake_sleeper(e);
             if (waiter->deadline_ns > 0)
                 wait_until(&waiter->cond, &e->mu, waiter->deadline_ns);
             else
@@ -362,7 +310,7 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
 
 bool hvd_progress_owner_once(struct hvd_engine *e)
 {
-    if (e->has_progress_owner || !hvd_progress_owner_allowed(e))
+    if (e->has_progress_owner || !hvd_wake_may_own(e))
         return false;
     e->has_progress_owner = true;
     pthread_mutex_unlock(&e->mu);

@@ -1,6 +1,6 @@
 #include "tests/unit/support.h"
 
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/state.h"
 
 #define N 40
 

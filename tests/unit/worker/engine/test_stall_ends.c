@@ -11,7 +11,8 @@
 
 #include "tests/unit/worker/engine/turns.h"
 #include "tests/unit/worker/engine/world.h"
-#include "worker/engine/state/engine_internal.h"
+#include "worker/engine/state/clock.h"
+#include "worker/engine/state/state.h"
 
 #define RANKS_MAX 7
 #define WARNING INT64_C(1000000000)

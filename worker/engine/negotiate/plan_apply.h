@@ -1,0 +1,14 @@
+#ifndef HVD_WORKER_ENGINE_NEGOTIATE_PLAN_APPLY_H
+#define HVD_WORKER_ENGINE_NEGOTIATE_PLAN_APPLY_H
+
+#include "worker/engine/state/state.h"
+
+/*
+ * Caller is the progress owner, without mu.
+ */
+
+/* Follows a plan of the coordinator, of which nothing has been read yet. */
+hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
+                            struct hvd_err *err);
+
+#endif

@@ -1,0 +1,155 @@
+/*
+ * Waiting for a tensor, and polling: any thread. Who waits makes progress meanwhile, see
+ * progress_owner.c.
+ */
+#include "worker/engine/engine.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/state/clock.h"
+#include "worker/engine/state/end_cause.h"
+#include "worker/engine/state/wake.h"
+#include "worker/engine/wait/progress_owner.h"
+
+int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
+{
+    struct hvd_entry *entry = hvd_handles_find(&e->handles, handle);
+
+    if (!entry || hvd_entry_is_done(entry))
+        return entry ? 1 : -1;
+    pthread_mutex_lock(&e->mu);
+    atomic_store(&e->is_urgent, true);
+    hvd_progress_owner_once(e);
+    entry = hvd_handles_find(&e->handles, handle); /* mu was free in between */
+    int result = entry ? hvd_entry_is_done(entry) : -1;
+    pthread_mutex_unlock(&e->mu);
+    return result;
+}
+
+/* How the tensor ended, into the caller's hands. */
+static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *outcome,
+                                struct hvd_err *err)
+{
+    const hvd_status_t st = entry->status;
+    struct hvd_err reported = {0};
+
+    if (st == HVD_ERR_SHUTDOWN && entry->message && !entry->is_own) {
+        (void)HVD_FAIL(&reported, st, 0, "%s (tensor %.200s)", entry->message, entry->name);
+        hvd_end_cause_note(reported.msg);
+        return HVD_FAIL(err, st, 0, "%s", reported.msg);
+    }
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "%s", entry->message ? entry->message : hvd_status_str(st));
+    if (outcome) {
+        *outcome = (struct hvd_outcome){.output = entry->output, .number = entry->number};
+        entry->output = NULL;
+    }
+    return HVD_OK;
+}
+
+/* The entry, which this thread may wait for; NULL when it cannot be waited for. Holds mu. */
+static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_err *err)
+{
+    struct hvd_entry *entry = hvd_handles_find(&e->handles, handle);
+
+    if (!entry || entry->waiter) {
+        hvd_err_set(err, HVD_ERR_NOT_FOUND, 0,
+                    entry ? "another thread waits for this handle"
+                          : "no such handle: it was waited for already, or never given out");
+        return NULL;
+    }
+    if (!hvd_wake_may_own(e) && !hvd_entry_is_done(entry)) {
+        hvd_wake_refuse(entry->request.name, err);
+        return NULL;
+    }
+    return entry;
+}
+
+/* What is needed for sleeping, for a waiter that did without so far. Holds mu. */
+static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, int64_t timeout_ns,
+                              struct hvd_err *err)
+{
+    if (hvd_engine_cond_init(&waiter->cond) != HVD_OK) {
+        hvd_progress_owner_release(e);
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
+    }
+    waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_engine_now_ns() + timeout_ns;
+    waiter->can_sleep = true;
+    hvd_progress_owner_wait(e, waiter);
+    pthread_cond_destroy(&waiter->cond);
+    return HVD_OK;
+}
+
+/* Waits until the entry is done, registered for it, or the time is over: HVD_INPROGRESS. Most
+ * waits end without sleep: they do without a condition variable and a clock. Holds mu, and holds it
+ * afterwards. */
+static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entry,
+                                    int64_t timeout_ns, struct hvd_err *err)
+{
+    struct hvd_waiter waiter; /* the rest: see can_sleep */
+    hvd_status_t st = HVD_OK;
+
+    waiter.entry = entry;
+    waiter.can_sleep = false;
+    entry->waiter = &waiter;
+    if (hvd_progress_owner_first(e, &waiter, timeout_ns == 0) || timeout_ns == 0)
+        hvd_progress_owner_release(e);
+    else
+        st = wait_long(e, &waiter, timeout_ns, err);
+    if (st == HVD_OK && hvd_entry_is_done(entry))
+        return HVD_OK;
+    entry->waiter = NULL;
+    return st == HVD_OK ? HVD_INPROGRESS : st;
+}
+
+/* hvd_engine_wait_for where there is more to it than that the tensor has ended. Holds mu. */
+static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
+                                struct hvd_outcome *outcome, struct hvd_err *err)
+{
+    struct hvd_err why;
+    bool is_transient = false;
+
+    hvd_err_clear(&why);
+    struct hvd_entry *entry = claim(e, handle, &why);
+    if (!entry)
+        return HVD_FAIL(err, why.status, 0, "%s", why.msg);
+    hvd_status_t st =
+        hvd_entry_is_done(entry) ? HVD_OK : wait_registered(e, entry, timeout_ns, err);
+    if (st != HVD_OK)
+        return st;
+    if (!hvd_handles_end(entry, handle, &is_transient))
+        return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "another thread waited for this handle");
+    st = read_result(entry, outcome, err);
+    hvd_entry_recycle(e, entry, is_transient);
+    return st;
+}
+
+hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
+                                 struct hvd_outcome *outcome, struct hvd_err *err)
+{
+    if (hvd_handles_end_simply(&e->handles, handle)) {
+        if (outcome)
+            *outcome = (struct hvd_outcome){0};
+        return HVD_OK;
+    }
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = wait_locked(e, handle, timeout_ns, outcome, err);
+    pthread_mutex_unlock(&e->mu);
+    return st;
+}
+
+hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
+                             struct hvd_err *err)
+{
+    return hvd_engine_wait_for(e, handle, -1, outcome, err);
+}
+
+bool hvd_engine_step(struct hvd_engine *e)
+{
+    atomic_store(&e->is_urgent, true);
+    pthread_mutex_lock(&e->mu);
+    bool progressed = hvd_progress_owner_once(e);
+    pthread_mutex_unlock(&e->mu);
+    return progressed;
+}
