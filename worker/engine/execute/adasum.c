@@ -21,6 +21,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/mover.h"
+#include "worker/engine/execute/op_trace.h"
 #include "worker/engine/execute/staging.h"
 #include "worker/reduce/adasum.h"
 #include "worker/reduce/reduce.h"
@@ -70,11 +72,6 @@ void hvd_adasum_destroy(struct hvd_adasum *a)
     hvd_free(a->dots.data);
     hvd_free(a->counts);
     hvd_free(a);
-}
-
-bool hvd_adasum_is(const struct hvd_fused_op *f)
-{
-    return f->request.op == HVD_ALLREDUCE && f->request.reduce == HVD_ADASUM;
 }
 
 /* --- Arithmetic of the halves ----------------------------------------------------------------- */
@@ -343,8 +340,9 @@ static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
     }
 }
 
-hvd_status_t hvd_adasum_begin(const struct hvd_engine *e, struct hvd_set *set,
-                              struct hvd_fused_op *f, struct hvd_err *err)
+/* Takes the inputs in; f->move becomes the first collective. HVD_ERR_NOMEM. */
+static hvd_status_t begin(const struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                          struct hvd_err *err)
 {
     const int64_t width = (int64_t)hvd_dtype_size((int)f->request.dtype);
     const int64_t chunk = e->options.adasum_chunk_bytes / width;
@@ -361,7 +359,9 @@ hvd_status_t hvd_adasum_begin(const struct hvd_engine *e, struct hvd_set *set,
     return HVD_OK;
 }
 
-bool hvd_adasum_advance(struct hvd_set *set, struct hvd_fused_op *f)
+/* A collective has landed: f->move becomes the next one, and false is returned; true: the outputs
+ * hold the result. */
+static bool go_on(struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
 
@@ -387,3 +387,49 @@ bool hvd_adasum_advance(struct hvd_set *set, struct hvd_fused_op *f)
     hand_out(set, f);
     return true;
 }
+
+/* --- As a mover ------------------------------------------------------------------------------- */
+
+static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            struct hvd_err *err)
+{
+    hvd_status_t st = hvd_op_layout_check_adasum(set->self.size, err);
+
+    if (st == HVD_OK)
+        st = hvd_mover_host.prepare(e, set, f, err);
+    f->is_prepared = false; /* f->move becomes other collectives */
+    f->has_more = true;
+    return st;
+}
+
+static hvd_status_t alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                          struct hvd_err *err)
+{
+    return hvd_mover_host.alone(e, set, f, err);
+}
+
+static hvd_status_t start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                          struct hvd_err *err)
+{
+    hvd_op_trace_started(e, set, f);
+    hvd_status_t st = f->is_second ? HVD_OK : begin(e, set, f, err);
+    return st == HVD_OK ? e->transport->ops->start(e->transport, &f->move, err) : st;
+}
+
+static hvd_status_t advance(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            enum hvd_advance *next, struct hvd_err *err)
+{
+    (void)e;
+    (void)err;
+    f->is_second = true;
+    f->has_more = !go_on(set, f);
+    *next = f->has_more ? HVD_ADVANCE_NEXT : HVD_ADVANCE_DONE;
+    return HVD_OK;
+}
+
+const struct hvd_mover hvd_adasum_mover = {.prepare = prepare,
+                                           .alone = alone,
+                                           .claim = hvd_mover_claim,
+                                           .start = start,
+                                           .test = hvd_mover_test,
+                                           .advance = advance};

@@ -16,11 +16,14 @@ struct hvd_member {
     int64_t count;
 };
 
+struct hvd_mover;
+
 /* Tensors that move as one collective. */
 struct hvd_fused_op {
     struct hvd_fused_op *next; /* in todo */
     struct hvd_exec_plan *exec_plan;
-    struct hvd_request request; /* of its first tensor, for what they have in common; no name */
+    const struct hvd_mover *mover; /* how it moves: since it was prepared */
+    struct hvd_request request;    /* of its first tensor, for what they have in common; no name */
     struct hvd_work work;
     struct hvd_collective move;
     struct hvd_member *members; /* in the execution plan's block */

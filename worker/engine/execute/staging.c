@@ -18,6 +18,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/mover.h"
+#include "worker/engine/execute/op_trace.h"
 #include "worker/engine/execute/sharing.h"
 
 #define BLOCK_MIN ((size_t)64 << 10)
@@ -28,11 +30,10 @@
 enum mode { UNKNOWN, STAGED, DIRECT };
 
 enum phase {
-    HERE,       /* nothing was done yet */
-    EXCHANGING, /* f->move is the question */
-    LOADING,    /* the inputs are on their way to the memory of the host */
-    ABOARD,     /* they are there: f->move is about that memory */
-    LANDING,    /* the results are on their way to where they belong */
+    HERE,    /* nothing was done yet */
+    LOADING, /* the inputs are on their way to the memory of the host */
+    ABOARD,  /* they are there: f->move is about that memory */
+    LANDING, /* the results are on their way to where they belong */
 };
 
 struct block {
@@ -203,20 +204,6 @@ void hvd_staging_destroy(struct hvd_staging *s)
     hvd_free(s);
 }
 
-void hvd_staging_end(struct hvd_set *set, struct hvd_fused_op *f)
-{
-    struct hvd_staging *s = f->staging;
-
-    let_go(s);
-    if (s->block) {
-        s->block->next = set->on_device->free;
-        set->on_device->free = s->block;
-        s->block = NULL;
-    }
-    s->phase = HERE;
-    s->is_claimed = s->is_launched = false;
-}
-
 /* The progress owner has to look until the event is done. */
 static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
                            struct hvd_device_stream *stream, struct hvd_err *err)
@@ -228,7 +215,24 @@ static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
     return st;
 }
 
-hvd_status_t hvd_staging_test(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
+static void finish(struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_staging *s = f->staging;
+
+    if (!s) /* it was not prepared to the end */
+        return;
+    let_go(s);
+    if (s->block) {
+        s->block->next = set->on_device->free;
+        set->on_device->free = s->block;
+        s->block = NULL;
+    }
+    s->phase = HERE;
+    s->is_claimed = s->is_launched = false;
+}
+
+/* HVD_OK when the device has done what it still had to. */
+static hvd_status_t test_event(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
 
@@ -288,11 +292,6 @@ static void point_to_host(struct hvd_fused_op *f, char *input, char *output)
     }
 }
 
-struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i)
-{
-    return f->pieces ? f->pieces[i] : f->staging->host;
-}
-
 /* Puts the way into the memory of the host on the stream. */
 static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                          struct hvd_err *err)
@@ -324,8 +323,14 @@ static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_f
     return st;
 }
 
-hvd_status_t hvd_staging_unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
-                                struct hvd_err *err)
+struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i)
+{
+    return f->pieces ? f->pieces[i] : f->staging->host;
+}
+
+/* f->move has landed in the memory of the host: takes the results to the device. */
+static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                           struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
     struct hvd_staging *s = f->staging;
@@ -439,12 +444,12 @@ static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, s
                                       .input = on->question,
                                       .output = on->question,
                                       .count = QUESTION_LEN};
-    s->phase = EXCHANGING;
     return st;
 }
 
-hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
-                                struct hvd_err *err)
+/* They have answered; f->move and f->has_more are what they were. */
+static hvd_status_t take_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                                enum hvd_advance *next, struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
     struct hvd_staging *s = f->staging;
@@ -455,7 +460,8 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
     (void)e;
     f->move = s->move;
     f->has_more = s->has_more;
-    s->phase = HERE;
+    f->mover = &hvd_staging_mover;
+    *next = HVD_ADVANCE_NEXT;
     if (on->question[HVD_DEVICE_KEY_MAX] != 0) {
         on->mode = STAGED;
         return HVD_OK;
@@ -466,10 +472,18 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
-bool hvd_staging_is_exchanging(const struct hvd_staging *s)
+static hvd_status_t start_question(struct hvd_engine *e, struct hvd_set *set,
+                                   struct hvd_fused_op *f, struct hvd_err *err)
 {
-    return s->phase == EXCHANGING;
+    (void)set;
+    return e->transport->ops->start(e->transport, &f->move, err);
 }
+
+/* In front of the first fused operation of a set. */
+static const struct hvd_mover question_mover = {
+    .start = start_question, .test = hvd_mover_test, .advance = take_answer};
+
+/* --- As a mover ------------------------------------------------------------------------------- */
 
 bool hvd_staging_is_unloading(const struct hvd_staging *s)
 {
@@ -490,7 +504,7 @@ static bool is_staged(const struct hvd_set *set, const struct hvd_fused_op *f)
 
 /* The fused operation's memory, in its turn. HVD_INPROGRESS: an earlier fused operation has some of
  * it. */
-static hvd_status_t claim(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
+static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
 
@@ -509,7 +523,7 @@ static hvd_status_t claim_early(struct hvd_set *set, struct hvd_fused_op *f, str
 {
     if (set->on_device->n_unclaimed++ > 0 || set->on_device->mode != STAGED)
         return HVD_INPROGRESS;
-    return claim(set, f, err);
+    return claim_memory(set, f, err);
 }
 
 bool hvd_staging_is_launched(const struct hvd_staging *s)
@@ -517,11 +531,14 @@ bool hvd_staging_is_launched(const struct hvd_staging *s)
     return s->is_launched;
 }
 
-hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
-                               struct hvd_err *err)
+static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            struct hvd_err *err)
 {
-    hvd_status_t st = open_set(e, set, err);
+    hvd_status_t st = hvd_mover_of_host(f)->prepare(e, set, f, err);
 
+    f->is_prepared = false;
+    if (st == HVD_OK)
+        st = open_set(e, set, err);
     if (st != HVD_OK)
         return st;
     if (!f->staging)
@@ -539,17 +556,33 @@ hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct
     return st == HVD_INPROGRESS ? HVD_OK : st;
 }
 
-hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
-                               struct hvd_err *err)
+/* The stream keeps the order; splits are in the memory of the host. */
+static hvd_status_t alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                          struct hvd_err *err)
+{
+    enum hvd_advance next;
+    hvd_status_t st = HVD_OK;
+
+    if (is_prelude(f)) {
+        hvd_mover_compute(f);
+        st = hvd_alltoall_mover.advance(e, set, f, &next, err);
+    }
+    f->has_more = false;
+    return st == HVD_OK && f->work.moves_data ? HVD_INPROGRESS : st;
+}
+
+static hvd_status_t claim(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                          struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
-    hvd_status_t st = HVD_OK;
 
     if (set->self.size == 1)
         return launch(e, set, f, err);
-    if (set->on_device->mode == UNKNOWN)
+    if (set->on_device->mode == UNKNOWN) {
+        f->mover = &question_mover;
         return exchange_keys(set, f, err);
-    st = claim(set, f, err);
+    }
+    hvd_status_t st = claim_memory(set, f, err);
     if (st != HVD_OK || is_prelude(f) || s->phase == ABOARD)
         return st;
     if (s->is_launched)
@@ -557,11 +590,50 @@ hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct
     if (s->phase == HERE)
         st = load(e, set, f, err);
     if (st == HVD_OK)
-        st = hvd_staging_test(e, f, err);
+        st = test_event(e, f, err);
     if (st == HVD_OK)
         s->phase = ABOARD;
     return st;
 }
+
+static hvd_status_t start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                          struct hvd_err *err)
+{
+    if (f->staging->phase != LANDING)
+        return hvd_mover_of_host(f)->start(e, set, f, err);
+    hvd_op_trace_started(e, set, f); /* it was launched */
+    return HVD_OK;
+}
+
+static hvd_status_t test(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
+{
+    return f->staging->phase == LANDING ? test_event(e, f, err) : hvd_mover_test(e, f, err);
+}
+
+/* What has moved goes back to the device, once all of it has. */
+static hvd_status_t advance(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            enum hvd_advance *next, struct hvd_err *err)
+{
+    const struct hvd_mover *inner = hvd_mover_of_host(f);
+    hvd_status_t st = HVD_OK;
+
+    if (f->staging->phase == LANDING)
+        return HVD_OK;
+    if (inner->advance)
+        st = inner->advance(e, set, f, next, err);
+    if (st != HVD_OK || *next != HVD_ADVANCE_DONE || !f->work.moves_data)
+        return st;
+    *next = HVD_ADVANCE_MOVES;
+    return unload(e, set, f, err);
+}
+
+const struct hvd_mover hvd_staging_mover = {.prepare = prepare,
+                                            .alone = alone,
+                                            .claim = claim,
+                                            .start = start,
+                                            .test = test,
+                                            .advance = advance,
+                                            .finish = finish};
 
 void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set)
 {

@@ -341,7 +341,7 @@ bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_des
     /* The head, where there is one, comes last: enqueue_group. */
     const uint32_t first = slot && is_expected(set, slot, &d[0]) ? 0 : 1;
     const bool is_taken = is_expected_group(set, slot, d, n, first);
-    for (uint32_t k = 0; is_taken && k < n; k++) {
+    for (uint32_t k = 0; is_taken && slot && k < n; k++) {
         const uint32_t i = (first + k) % n;
         struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
         handles[i] = take_expected(e, set, slot, &d[i]);
