@@ -15,6 +15,6 @@ def apart(folder, command):
 
 
 def written(folder, stream):
-    """What the ranks have written to "out" or "err", rank by rank."""
+    """{rank: what it has written to "out" or "err"}, in the order of the ranks."""
     files = sorted(pathlib.Path(folder).glob(f"*.{stream}"), key=lambda file: int(file.stem))
-    return "".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
+    return {int(file.stem): file.read_text(encoding="utf-8", errors="replace") for file in files}

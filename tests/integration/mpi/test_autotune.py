@@ -21,8 +21,7 @@ STEPS = 4 * (2 + 5 * 8) + 40
 
 def tune(tmp_path, **extra):
     log = tmp_path / "autotune.csv"
-    command = ["--tag-output", PROGRAMS / "mpi_autotune", STEPS]
-    result = mpirun(2, *command, HOROVOD_AUTOTUNE_LOG=str(log), **{**SETTINGS, **extra})
+    result = mpirun(2, PROGRAMS / "mpi_autotune", STEPS, HOROVOD_AUTOTUNE_LOG=str(log), **{**SETTINGS, **extra})
     assert_ok(result)
     with open(log, encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -30,7 +29,7 @@ def tune(tmp_path, **extra):
 
 
 def adopted(result, rank):
-    lines = [line for line in result.stderr.splitlines() if f"[1,{rank}]" in line]
+    lines = result.errors[rank].splitlines()
     return [found.groups() for found in map(ADOPTED.search, lines) if found]
 
 

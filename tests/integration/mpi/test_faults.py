@@ -13,7 +13,7 @@ BOUND = 10
 
 def faults(n, when, how, victim, ms, *options, **extra):
     """Runs it so that the launcher lets the others go on; what each said."""
-    result = mpirun(n, "--enable-recovery", *options, PROGRAMS / "mpi_faults", when, how, victim, ms, **extra)
+    result = mpirun(n, PROGRAMS / "mpi_faults", when, how, victim, ms, options=["--enable-recovery", *options], **extra)
     told = re.findall(r"told: (\w+) after ([\d.]+) s: (.*)", result.stdout)
     down = re.findall(r"down: HOROVOD_OK after ([\d.]+) s: another", result.stdout)
     return told, down, result
@@ -102,7 +102,7 @@ def test_a_rank_that_cannot_begin_makes_horovod_init_fail_on_every_rank(bad, nam
 
 
 def test_after_an_abort_a_new_job_is_refused_with_the_reason():
-    result = mpirun(2, "--enable-recovery", PROGRAMS / "mpi_runtime", "after_abort")
+    result = mpirun(2, PROGRAMS / "mpi_runtime", "after_abort", options=["--enable-recovery"])
     assert "after an abort: as it should be" in result.stdout, result.stdout + result.stderr
 
 

@@ -38,14 +38,16 @@ def environment(**extra):
     return env
 
 
-def mpirun(n, *command, **extra):
-    """The completed job of n ranks, whose output stands rank by rank before mpirun's own."""
+def mpirun(n, *command, options=(), **extra):
+    """The completed job of n ranks, whose output stands rank by rank before mpirun's own; `errors` has that of each rank.
+    options: mpirun's."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *streams.apart(folder, command)],
+            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *options, *streams.apart(folder, command)],
             env=environment(**extra), capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
-        done.stdout = streams.written(folder, "out") + done.stdout
-        done.stderr = streams.written(folder, "err") + done.stderr
+        done.stdout = "".join(streams.written(folder, "out").values()) + done.stdout
+        done.errors = streams.written(folder, "err")
+        done.stderr = "".join(done.errors.values()) + done.stderr
     return done
 
 
