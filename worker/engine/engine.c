@@ -27,20 +27,20 @@ void hvd_engine_destroy(struct hvd_engine *e)
     if (e->transport)
         e->transport->ops->destroy(e->transport, false);
     hvd_entries_destroy(e);
-    hvd_handles_fini(&e->handles);
+    hvd_handles_fini(&e->locked.handles);
     for (uint32_t i = 0; i < e->n_sets; i++) {
         hvd_set_destroy(e->sets[i]);
-        hvd_free(e->infos[i].ranks);
+        hvd_free(e->locked.infos[i].ranks);
     }
-    while (e->early) {
-        struct hvd_early *next = e->early->next;
-        hvd_free(e->early);
-        e->early = next;
+    while (e->own.early) {
+        struct hvd_early *next = e->own.early->next;
+        hvd_free(e->own.early);
+        e->own.early = next;
     }
-    hvd_free(e->infos);
+    hvd_free(e->locked.infos);
     hvd_free(e->sets);
-    hvd_free(e->cause);
-    pthread_cond_destroy(&e->background_cond);
+    hvd_free(e->locked.cause);
+    pthread_cond_destroy(&e->locked.background_cond);
     pthread_mutex_destroy(&e->mu);
     hvd_free(e);
 }
@@ -50,7 +50,7 @@ static hvd_status_t init_locks(struct hvd_engine *e)
 {
     if (pthread_mutex_init(&e->mu, NULL) != 0)
         return HVD_ERR_SYSTEM;
-    if (hvd_engine_cond_init(&e->background_cond) == HVD_OK)
+    if (hvd_engine_cond_init(&e->locked.background_cond) == HVD_OK)
         return HVD_OK;
     pthread_mutex_destroy(&e->mu);
     return HVD_ERR_SYSTEM;
@@ -123,7 +123,7 @@ const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e)
 
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out)
 {
-    const uint64_t *from = (const uint64_t *)&e->counters;
+    const uint64_t *from = (const uint64_t *)&e->own.counters;
     uint64_t *to = (uint64_t *)out;
 
     for (size_t i = 0; i < sizeof(*out) / sizeof(*to); i++)
@@ -133,13 +133,13 @@ void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *
 /* Waits until the right to drive is this thread's, for good. Holds mu. */
 static void take_over(struct hvd_engine *e)
 {
-    e->is_ended = true;
-    e->must_stop = true;
+    e->locked.is_ended = true;
+    e->locked.must_stop = true;
     hvd_wake_owner(e);
-    pthread_cond_broadcast(&e->background_cond);
-    while (e->has_progress_owner)
-        pthread_cond_wait(&e->background_cond, &e->mu);
-    e->has_progress_owner = true;
+    pthread_cond_broadcast(&e->locked.background_cond);
+    while (e->locked.has_progress_owner)
+        pthread_cond_wait(&e->locked.background_cond, &e->mu);
+    e->locked.has_progress_owner = true;
 }
 
 hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
@@ -161,17 +161,17 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     if (e->has_background)
         pthread_join(e->background, NULL);
     e->has_background = false;
-    if (e->is_aborted && e->topology.size > 1)
+    if (e->own.is_aborted && e->topology.size > 1)
         nanosleep(&(const struct timespec){.tv_nsec = (long)e->options.grace_ns}, NULL);
-    bool is_quiet = e->transport->ops->destroy(e->transport, e->is_down && !e->is_aborted);
+    bool is_quiet = e->transport->ops->destroy(e->transport, e->own.is_down && !e->own.is_aborted);
     e->transport = NULL;
     if (is_quiet)
         hvd_job_end_free_lost(e);
     for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++) {
         if (!e->sets[i])
             continue;
-        e->sets[i]->exec_plans = NULL; /* MPI may still look at them: they stay */
-        e->sets[i]->adasum = NULL;
+        e->sets[i]->own.exec_plans = NULL; /* MPI may still look at them: they stay */
+        e->sets[i]->own.adasum = NULL;
     }
     return HVD_OK;
 }

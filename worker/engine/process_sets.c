@@ -132,7 +132,7 @@ int hvd_engine_sets(struct hvd_engine *e, uint32_t *ids, int room)
 
     pthread_mutex_lock(&e->mu);
     for (uint32_t i = 0; i < e->n_sets; i++) {
-        if (e->infos[i].is_removed)
+        if (e->locked.infos[i].is_removed)
             continue;
         if (n < room)
             ids[n] = i;
@@ -147,10 +147,10 @@ int hvd_engine_set_ranks(struct hvd_engine *e, uint32_t id, int *ranks, int room
     int n = -1;
 
     pthread_mutex_lock(&e->mu);
-    if (id < e->n_sets && !e->infos[id].is_removed) {
-        n = e->infos[id].n_ranks;
+    if (id < e->n_sets && !e->locked.infos[id].is_removed) {
+        n = e->locked.infos[id].n_ranks;
         for (int i = 0; i < n && i < room; i++)
-            ranks[i] = e->infos[id].ranks[i];
+            ranks[i] = e->locked.infos[id].ranks[i];
     }
     pthread_mutex_unlock(&e->mu);
     return n;
@@ -161,7 +161,7 @@ hvd_status_t hvd_engine_self(struct hvd_engine *e, uint32_t set, struct hvd_self
 {
     pthread_mutex_lock(&e->mu);
     const struct hvd_set *found = hvd_set_find(e, set);
-    const bool exists = set < e->n_sets && !e->infos[set].is_removed;
+    const bool exists = set < e->n_sets && !e->locked.infos[set].is_removed;
     if (found && exists)
         *self = found->self;
     pthread_mutex_unlock(&e->mu);
@@ -199,7 +199,7 @@ uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_o
     pthread_mutex_lock(&e->mu);
     struct hvd_set *found = hvd_set_find(e, set);
     if (found)
-        number = ++found->n_unnamed[op];
+        number = ++found->locked.n_unnamed[op];
     pthread_mutex_unlock(&e->mu);
     return number;
 }

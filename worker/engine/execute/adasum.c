@@ -126,10 +126,10 @@ static hvd_status_t reserve(struct hvd_set *set, const struct hvd_fused_op *f, s
     const size_t n = (size_t)set->self.size;
     const size_t bytes = (size_t)f->work.count * hvd_dtype_size((int)f->request.dtype);
     const size_t dots = f->n_members * DOTS * (n + 1) * sizeof(double);
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
 
     if (!a)
-        a = set->adasum = hvd_calloc(1, sizeof(*a));
+        a = set->own.adasum = hvd_calloc(1, sizeof(*a));
     if (a && !a->counts)
         a->counts = hvd_malloc(3 * n, sizeof(*a->counts));
     if (a && a->counts && (!f->pieces || make_room(&a->mine, bytes)) &&
@@ -144,7 +144,7 @@ static hvd_status_t reserve(struct hvd_set *set, const struct hvd_fused_op *f, s
 /* The next part of the halves. */
 static void set_exchange(const struct hvd_set *set, struct hvd_fused_op *f)
 {
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const int n = set->self.size;
     const int partner = set->self.rank ^ 1 << a->level;
@@ -170,7 +170,7 @@ static void set_exchange(const struct hvd_set *set, struct hvd_fused_op *f)
 
 static void begin_level(const struct hvd_set *set, struct hvd_fused_op *f)
 {
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
     const struct stretch whole = a->stretch;
 
     a->stretch = keep(whole, set->self.rank, a->level);
@@ -183,7 +183,7 @@ static void begin_level(const struct hvd_set *set, struct hvd_fused_op *f)
 static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum hvd_dtype dtype,
                        const void *input, void *output)
 {
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
     const int64_t *counts = a->counts + 2 * set->self.size;
 
     f->move = (struct hvd_collective){.op = HVD_ALLGATHER,
@@ -212,7 +212,7 @@ static struct stretch cut(const struct hvd_adasum *a, struct stretch tensor)
  * of the lower ranks. */
 static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
 {
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const bool is_upper = set->self.rank >> a->level & 1;
     const char *vector = a->theirs.data;
@@ -238,7 +238,7 @@ static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
 static void add_dots(const struct hvd_set *set, const struct hvd_fused_op *f, uint32_t tensor,
                      double sums[DOTS])
 {
-    const struct hvd_adasum *a = set->adasum;
+    const struct hvd_adasum *a = set->own.adasum;
     const int n_group = 2 << a->level;
     const int first = set->self.rank / n_group * n_group;
     const size_t row = (size_t)f->n_members * DOTS;
@@ -253,7 +253,7 @@ static void add_dots(const struct hvd_set *set, const struct hvd_fused_op *f, ui
 
 static void combine(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
-    const struct hvd_adasum *a = set->adasum;
+    const struct hvd_adasum *a = set->own.adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const bool is_upper = set->self.rank >> a->level & 1;
     const char *vector = a->theirs.data;
@@ -275,7 +275,7 @@ static void combine(const struct hvd_set *set, const struct hvd_fused_op *f)
 
 static void begin_result(const struct hvd_set *set, struct hvd_fused_op *f)
 {
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const int n = set->self.size;
 
@@ -319,7 +319,7 @@ static void take_in(struct hvd_adasum *a, const struct hvd_fused_op *f)
 /* The shares lie in the order of the ranks, which is not that of the elements. */
 static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
-    const struct hvd_adasum *a = set->adasum;
+    const struct hvd_adasum *a = set->own.adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const struct hvd_scaling scaling = {
         .prescale = 1, .postscale = f->request.postscale, .divisor = 1};
@@ -350,7 +350,7 @@ static hvd_status_t begin(const struct hvd_engine *e, struct hvd_set *set, struc
 
     if (st != HVD_OK)
         return st;
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
     a->chunk = e->options.adasum_chunk_bytes == 0 ? INT64_MAX : chunk > 0 ? chunk : 1;
     a->level = 0;
     a->stretch = (struct stretch){0, f->work.count};
@@ -363,7 +363,7 @@ static hvd_status_t begin(const struct hvd_engine *e, struct hvd_set *set, struc
  * hold the result. */
 static bool go_on(struct hvd_set *set, struct hvd_fused_op *f)
 {
-    struct hvd_adasum *a = set->adasum;
+    struct hvd_adasum *a = set->own.adasum;
 
     switch (a->phase) {
     case EXCHANGE:

@@ -18,34 +18,34 @@
 
 struct hvd_agreed *hvd_exec_plan_agree(struct hvd_set *set)
 {
-    if (set->n_agreed == set->agreed_room) {
-        const uint32_t room = set->agreed_room ? set->agreed_room * 2 : 16;
-        struct hvd_agreed *agreed = hvd_realloc(set->agreed, room, sizeof(*agreed));
+    if (set->own.n_agreed == set->own.agreed_room) {
+        const uint32_t room = set->own.agreed_room ? set->own.agreed_room * 2 : 16;
+        struct hvd_agreed *agreed = hvd_realloc(set->own.agreed, room, sizeof(*agreed));
         if (agreed)
-            set->agreed = agreed;
-        struct hvd_fusable *items = hvd_realloc(set->items, room, sizeof(*items));
+            set->own.agreed = agreed;
+        struct hvd_fusable *items = hvd_realloc(set->own.items, room, sizeof(*items));
         if (items)
-            set->items = items;
-        struct hvd_batch *batches = hvd_realloc(set->batches, room, sizeof(*batches));
+            set->own.items = items;
+        struct hvd_batch *batches = hvd_realloc(set->own.batches, room, sizeof(*batches));
         if (batches)
-            set->batches = batches;
+            set->own.batches = batches;
         if (!agreed || !items || !batches)
             return NULL;
-        set->agreed_room = room;
+        set->own.agreed_room = room;
     }
-    struct hvd_agreed *a = &set->agreed[set->n_agreed++];
+    struct hvd_agreed *a = &set->own.agreed[set->own.n_agreed++];
     *a = (struct hvd_agreed){.slot = HVD_CACHE_NO_SLOT};
     return a;
 }
 
 void hvd_exec_plan_forget(struct hvd_set *set)
 {
-    for (uint32_t i = 0; i < set->n_agreed; i++) {
-        if (set->agreed[i].slot == HVD_CACHE_NO_SLOT)
-            hvd_free(set->agreed[i].rows);
-        hvd_free(set->agreed[i].own);
+    for (uint32_t i = 0; i < set->own.n_agreed; i++) {
+        if (set->own.agreed[i].slot == HVD_CACHE_NO_SLOT)
+            hvd_free(set->own.agreed[i].rows);
+        hvd_free(set->own.agreed[i].own);
     }
-    set->n_agreed = 0;
+    set->own.n_agreed = 0;
 }
 
 /* Frees all that the fused operations own. */
@@ -71,12 +71,12 @@ void hvd_exec_plan_destroy(struct hvd_exec_plan *exec_plan)
 
 static void unlink_exec_plan(struct hvd_set *set, const struct hvd_exec_plan *exec_plan)
 {
-    struct hvd_exec_plan **at = &set->exec_plans;
+    struct hvd_exec_plan **at = &set->own.exec_plans;
 
     while (*at != exec_plan)
         at = &(*at)->next;
     *at = exec_plan->next;
-    set->n_exec_plans--;
+    set->own.n_exec_plans--;
 }
 
 void hvd_exec_plan_release(struct hvd_set *set, struct hvd_exec_plan *exec_plan)
@@ -89,7 +89,7 @@ void hvd_exec_plan_release(struct hvd_set *set, struct hvd_exec_plan *exec_plan)
 
 void hvd_exec_plan_invalidate(struct hvd_set *set)
 {
-    for (struct hvd_exec_plan **at = &set->exec_plans; *at;) {
+    for (struct hvd_exec_plan **at = &set->own.exec_plans; *at;) {
         struct hvd_exec_plan *exec_plan = *at;
         exec_plan->key = NULL; /* when the last fused operation is done it goes */
         if (exec_plan->n_open > 0) {
@@ -97,7 +97,7 @@ void hvd_exec_plan_invalidate(struct hvd_set *set)
             continue;
         }
         *at = exec_plan->next;
-        set->n_exec_plans--;
+        set->own.n_exec_plans--;
         hvd_exec_plan_destroy(exec_plan);
     }
 }
@@ -108,23 +108,24 @@ static void drop_oldest(struct hvd_set *set)
 {
     struct hvd_exec_plan *oldest = NULL;
 
-    for (struct hvd_exec_plan *exec_plan = set->exec_plans; exec_plan; exec_plan = exec_plan->next)
+    for (struct hvd_exec_plan *exec_plan = set->own.exec_plans; exec_plan;
+         exec_plan = exec_plan->next)
         if (exec_plan->key && exec_plan->n_open == 0)
             oldest = exec_plan;
-    if (set->n_exec_plans < EXEC_PLANS_MAX || !oldest)
+    if (set->own.n_exec_plans < EXEC_PLANS_MAX || !oldest)
         return;
     unlink_exec_plan(set, oldest);
     empty(oldest);
-    hvd_free(set->spare);
-    set->spare = oldest;
+    hvd_free(set->own.spare);
+    set->own.spare = oldest;
 }
 
 /* Memory for an execution plan, not initialised. */
 static struct hvd_exec_plan *take_block(struct hvd_set *set, size_t bytes)
 {
-    struct hvd_exec_plan *exec_plan = set->spare;
+    struct hvd_exec_plan *exec_plan = set->own.spare;
 
-    set->spare = NULL;
+    set->own.spare = NULL;
     if (!exec_plan || exec_plan->room < bytes) {
         hvd_free(exec_plan);
         exec_plan = hvd_malloc(bytes, 1);
@@ -150,7 +151,7 @@ static size_t exec_plan_bytes(size_t n_fused_ops, size_t n_members, size_t n_key
  */
 static size_t room_of_exec_plan(const struct hvd_set *set, size_t bytes, uint32_t n_key)
 {
-    const size_t n = n_key > 0 ? hvd_cache_end(set->cache) : 0;
+    const size_t n = n_key > 0 ? hvd_cache_end(set->locked.cache) : 0;
     const size_t any = exec_plan_bytes(n, n, n_key);
 
     return any > bytes && any <= ALIKE_MAX ? any : bytes;
@@ -210,13 +211,13 @@ static hvd_status_t fill_fused_op(struct hvd_set *set, struct hvd_exec_plan *exe
 
     f->exec_plan = exec_plan;
     f->n_members = batch->n;
-    f->request = *set->agreed[batch->first].request;
+    f->request = *set->own.agreed[batch->first].request;
     f->work.count = 0;
-    for (uint32_t i = batch->first; i != HVD_FUSION_END; i = set->items[i].next) {
-        f->members[n++] = (struct hvd_member){.entry = set->agreed[i].entry,
-                                              .slot = set->agreed[i].slot,
-                                              .count = set->items[i].count};
-        f->work.count += set->items[i].count;
+    for (uint32_t i = batch->first; i != HVD_FUSION_END; i = set->own.items[i].next) {
+        f->members[n++] = (struct hvd_member){.entry = set->own.agreed[i].entry,
+                                              .slot = set->own.agreed[i].slot,
+                                              .count = set->own.items[i].count};
+        f->work.count += set->own.items[i].count;
     }
     if (index + 1 < exec_plan->n_fused_ops) {
         exec_plan->fused_ops[index + 1].members = f->members + n;
@@ -225,18 +226,18 @@ static hvd_status_t fill_fused_op(struct hvd_set *set, struct hvd_exec_plan *exe
     }
     if (n == 1)
         f->pieces = NULL;
-    return fill_by_rank(set, f, &set->agreed[batch->first]);
+    return fill_by_rank(set, f, &set->own.agreed[batch->first]);
 }
 
 /* Describes an agreed tensor for fusion. kind: where it is known already. */
 static void fill_item(const struct hvd_engine *e, struct hvd_set *set, uint32_t i,
                       const struct hvd_cache_slot *slot)
 {
-    const struct hvd_request *req = set->agreed[i].request;
-    struct hvd_fusable *item = &set->items[i];
+    const struct hvd_request *req = set->own.agreed[i].request;
+    struct hvd_fusable *item = &set->own.items[i];
 
     item->request = req;
-    item->group = e->options.keeps_groups_apart ? set->agreed[i].group : 0;
+    item->group = e->options.keeps_groups_apart ? set->own.agreed[i].group : 0;
     if (slot) {
         item->count = slot->count;
         item->kind = slot->kind;
@@ -252,14 +253,14 @@ static struct hvd_exec_plan *build_exec_plan(struct hvd_set *set, int64_t fusion
 {
     hvd_status_t st = HVD_OK;
 
-    uint32_t n = hvd_fusion_fuse(set->items, set->n_agreed, fusion, set->batches);
-    struct hvd_exec_plan *exec_plan = create_exec_plan(set, n, set->n_agreed, n_key);
+    uint32_t n = hvd_fusion_fuse(set->own.items, set->own.n_agreed, fusion, set->own.batches);
+    struct hvd_exec_plan *exec_plan = create_exec_plan(set, n, set->own.n_agreed, n_key);
     if (!exec_plan)
         return NULL;
     exec_plan->fusion = fusion;
     exec_plan->n_key = n_key;
     for (uint32_t i = 0; i < n && st == HVD_OK; i++)
-        st = fill_fused_op(set, exec_plan, i, &set->batches[i]);
+        st = fill_fused_op(set, exec_plan, i, &set->own.batches[i]);
     if (st != HVD_OK) {
         hvd_exec_plan_destroy(exec_plan);
         return NULL;
@@ -289,9 +290,9 @@ static void count_exec_plan(struct hvd_engine *e, const struct hvd_exec_plan *ex
 
     for (uint32_t i = 0; i < exec_plan->n_fused_ops; i++)
         n_tensors += exec_plan->fused_ops[i].n_members;
-    hvd_telemetry_add(&e->counters.plans, 1);
-    hvd_telemetry_add(&e->counters.flights, exec_plan->n_fused_ops);
-    hvd_telemetry_add(&e->counters.tensors, n_tensors);
+    hvd_telemetry_add(&e->own.counters.plans, 1);
+    hvd_telemetry_add(&e->own.counters.flights, exec_plan->n_fused_ops);
+    hvd_telemetry_add(&e->own.counters.tensors, n_tensors);
 }
 
 /* Begins all fused operations of an execution plan whose members have their entries and which is
@@ -302,9 +303,9 @@ static hvd_status_t begin_exec_plan(struct hvd_engine *e, struct hvd_set *set,
     const uint32_t n = exec_plan->n_fused_ops;
     hvd_status_t st = HVD_OK;
 
-    exec_plan->next = set->exec_plans;
-    set->exec_plans = exec_plan;
-    set->n_exec_plans++;
+    exec_plan->next = set->own.exec_plans;
+    set->own.exec_plans = exec_plan;
+    set->own.n_exec_plans++;
     exec_plan->n_open = n;
     hvd_telemetry_fused(e->options.telemetry, n);
     for (uint32_t i = 0; i < n; i++) { /* the last one may free the execution plan */
@@ -320,15 +321,15 @@ static hvd_status_t begin_exec_plan(struct hvd_engine *e, struct hvd_set *set,
 hvd_status_t hvd_exec_plan_begin(struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
                                  struct hvd_err *err)
 {
-    if (set->n_agreed == 0)
+    if (set->own.n_agreed == 0)
         return HVD_OK;
-    for (uint32_t i = 0; i < set->n_agreed; i++)
+    for (uint32_t i = 0; i < set->own.n_agreed; i++)
         fill_item(e, set, i, NULL);
     struct hvd_exec_plan *exec_plan = build_exec_plan(set, fusion, 0);
     if (!exec_plan) {
-        for (uint32_t i = 0; i < set->n_agreed; i++)
-            if (set->agreed[i].entry)
-                hvd_entry_finish_unlocked(e, set->agreed[i].entry, HVD_ERR_NOMEM,
+        for (uint32_t i = 0; i < set->own.n_agreed; i++)
+            if (set->own.agreed[i].entry)
+                hvd_entry_finish_unlocked(e, set->own.agreed[i].entry, HVD_ERR_NOMEM,
                                           "out of memory for a plan");
         hvd_exec_plan_forget(set);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
@@ -354,7 +355,7 @@ static bool has_key(const struct hvd_exec_plan *exec_plan, const struct hvd_read
 /* The execution plan of these bits, taken out of the list; NULL when there is none that is free. */
 static struct hvd_exec_plan *find_exec_plan(struct hvd_set *set, const struct hvd_reader *plan)
 {
-    for (struct hvd_exec_plan *exec_plan = set->exec_plans; exec_plan;
+    for (struct hvd_exec_plan *exec_plan = set->own.exec_plans; exec_plan;
          exec_plan = exec_plan->next) {
         if (exec_plan->n_open > 0 || !has_key(exec_plan, plan))
             continue;
@@ -382,8 +383,8 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
     for (uint32_t w = 0; w < plan->n_words; w++) {
         for (uint64_t word = hvd_message_word(plan, w); word != 0; word &= word - 1) {
             const uint32_t index = w * 64 + (uint32_t)__builtin_ctzll(word);
-            const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, index);
-            fetch_slot(set->cache, index + FETCH_AHEAD);
+            const struct hvd_cache_slot *slot = hvd_cache_at(set->locked.cache, index);
+            fetch_slot(set->locked.cache, index + FETCH_AHEAD);
             if (!slot)
                 return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                                 "the plan has slot %u, which this rank does not know", index);
@@ -392,7 +393,7 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
                 return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
             *a = (struct hvd_agreed){
                 .slot = index, .group = slot->group, .rows = slot->rows, .request = &slot->request};
-            fill_item(e, set, set->n_agreed - 1, slot);
+            fill_item(e, set, set->own.n_agreed - 1, slot);
         }
     }
     drop_oldest(set);
@@ -410,7 +411,7 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
 static bool has_joined(struct hvd_engine *e, const struct hvd_set *set)
 {
     pthread_mutex_lock(&e->mu);
-    const bool has = set->is_join_pending;
+    const bool has = set->locked.is_join_pending;
     pthread_mutex_unlock(&e->mu);
     return has;
 }
@@ -427,9 +428,9 @@ static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set,
         struct hvd_fused_op *f = &exec_plan->fused_ops[i];
         for (uint32_t m = 0; m < f->n_members; m++) {
             const uint32_t index = f->members[m].slot;
-            f->members[m].entry = hvd_cache_owner(set->cache, index);
+            f->members[m].entry = hvd_cache_owner(set->locked.cache, index);
             if (f->members[m].entry)
-                hvd_cache_own(set->cache, index, NULL);
+                hvd_cache_own(set->locked.cache, index, NULL);
             else if (missing == HVD_CACHE_NO_SLOT)
                 missing = index;
         }
@@ -439,7 +440,7 @@ static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set,
         return HVD_OK;
     return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                     "the plan has tensor %s, which this rank did not submit",
-                    hvd_cache_at(set->cache, missing)->request.name.data);
+                    hvd_cache_at(set->locked.cache, missing)->request.name.data);
 }
 
 hvd_status_t hvd_exec_plan_begin_bits(struct hvd_engine *e, struct hvd_set *set,
@@ -451,7 +452,7 @@ hvd_status_t hvd_exec_plan_begin_bits(struct hvd_engine *e, struct hvd_set *set,
 
     if (st != HVD_OK)
         return st;
-    hvd_telemetry_add(is_hit ? &e->counters.plan_hits : &e->counters.plan_misses, 1);
+    hvd_telemetry_add(is_hit ? &e->own.counters.plan_hits : &e->own.counters.plan_misses, 1);
     st = take_entries(e, set, exec_plan, err);
     if (st == HVD_OK)
         count_exec_plan(e, exec_plan);
@@ -462,9 +463,9 @@ hvd_status_t hvd_exec_plan_begin_bits(struct hvd_engine *e, struct hvd_set *set,
         return begin_exec_plan(e, set, exec_plan, err);
     exec_plan->n_open = exec_plan->n_fused_ops;
     exec_plan->key = NULL;
-    exec_plan->next = set->exec_plans;
-    set->exec_plans = exec_plan;
-    set->n_exec_plans++;
+    exec_plan->next = set->own.exec_plans;
+    set->own.exec_plans = exec_plan;
+    set->own.n_exec_plans++;
     fail_rest(e, set, exec_plan, 0, err ? err->msg : hvd_status_str(st));
     return st;
 }

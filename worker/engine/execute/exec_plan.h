@@ -10,7 +10,7 @@
 /* An agreed set of tensors, divided into fused operations. One that came as bits is kept, and used
  * again when the same bits come. */
 struct hvd_exec_plan {
-    struct hvd_exec_plan *next; /* in set->exec_plans */
+    struct hvd_exec_plan *next; /* in set->own.exec_plans */
     uint64_t *key;              /* the bits; in the execution plan's block; NULL: not cached */
     uint32_t n_key;
     size_t room; /* bytes of the block */

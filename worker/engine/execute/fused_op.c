@@ -99,20 +99,20 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
 static void line_up(struct hvd_set *set, struct hvd_fused_op *f)
 {
     f->next = NULL;
-    if (set->todo)
-        set->todo_last->next = f;
+    if (set->own.todo)
+        set->own.todo_last->next = f;
     else
-        set->todo = f;
-    set->todo_last = f;
+        set->own.todo = f;
+    set->own.todo_last = f;
 }
 
 /* Starts before anything else of the set. */
 static void push_in(struct hvd_set *set, struct hvd_fused_op *f)
 {
-    f->next = set->todo;
-    if (!set->todo)
-        set->todo_last = f;
-    set->todo = f;
+    f->next = set->own.todo;
+    if (!set->own.todo)
+        set->own.todo_last = f;
+    set->own.todo = f;
 }
 
 /* A fused operation that is prepared goes on its way. */
@@ -138,7 +138,7 @@ hvd_status_t hvd_fused_op_begin(struct hvd_engine *e, struct hvd_set *set, struc
 {
     struct hvd_err why;
 
-    f->since_ns = e->now_ns;
+    f->since_ns = e->own.now_ns;
     if (f->is_prepared && f->exec_plan->is_whole) {
         hvd_mover_describe_again(f);
         return depart(e, set, f, err);
@@ -156,8 +156,8 @@ hvd_status_t hvd_fused_op_begin(struct hvd_engine *e, struct hvd_set *set, struc
 static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                struct hvd_err *err)
 {
-    while (set->n_moving < HVD_MOVING_MAX && set->todo && !set->is_held) {
-        struct hvd_fused_op *f = set->todo;
+    while (set->own.n_moving < HVD_MOVING_MAX && set->own.todo && !set->own.is_held) {
+        struct hvd_fused_op *f = set->own.todo;
         hvd_status_t st = f->mover->claim(e, set, f, err);
         if (st == HVD_INPROGRESS)
             return HVD_OK;
@@ -165,9 +165,9 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
             st = f->mover->start(e, set, f, err);
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
-        set->todo = f->next;
-        set->moving[set->n_moving++] = f;
-        set->is_held = f->has_more;
+        set->own.todo = f->next;
+        set->own.moving[set->own.n_moving++] = f;
+        set->own.is_held = f->has_more;
         *progressed = true;
     }
     return HVD_OK;
@@ -181,11 +181,11 @@ static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struc
     hvd_status_t st = HVD_OK;
 
     if (f->has_more)
-        set->is_held = false;
+        set->own.is_held = false;
     if (f->mover->advance)
         st = f->mover->advance(e, set, f, &next, err);
     if (next == HVD_ADVANCE_MOVES) {
-        set->moving[set->n_moving++] = f; /* it was among them just now */
+        set->own.moving[set->own.n_moving++] = f; /* it was among them just now */
         return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
     }
     if (st == HVD_OK && next == HVD_ADVANCE_NEXT) {
@@ -204,8 +204,8 @@ hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bo
 {
     hvd_status_t st = start_todo(e, set, progressed, err);
 
-    for (int i = 0; i < set->n_moving && st == HVD_OK;) {
-        struct hvd_fused_op *f = set->moving[i];
+    for (int i = 0; i < set->own.n_moving && st == HVD_OK;) {
+        struct hvd_fused_op *f = set->own.moving[i];
         st = f->mover->test(e, f, err);
         if (st == HVD_INPROGRESS) {
             st = HVD_OK;
@@ -215,8 +215,8 @@ hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bo
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
         *progressed = true;
-        set->n_landed++;
-        set->moving[i] = set->moving[--set->n_moving];
+        set->own.n_landed++;
+        set->own.moving[i] = set->own.moving[--set->own.n_moving];
         st = land(e, set, f, err);
     }
     return st;

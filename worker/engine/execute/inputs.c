@@ -13,13 +13,13 @@ static hvd_status_t query(const struct hvd_engine *e, const struct hvd_set *set,
     struct hvd_device_port *d = e->options.device;
 
     if (entry->request.op == HVD_JOIN)
-        return set->unready.first ? HVD_INPROGRESS : HVD_OK;
+        return set->own.unready.first ? HVD_INPROGRESS : HVD_OK;
     hvd_status_t st = entry->ready ? d->ops->query_ready(d, entry->ready, err) : HVD_OK;
     return st >= HVD_OK ? st : HVD_WRAP(err, st, "the input of tensor %s", entry->name);
 }
 
-/* Divides a list, which is empty afterwards, into those that are there and set->unready. On failure
- * all are in there. */
+/* Divides a list, which is empty afterwards, into those that are there and set->own.unready. On
+ * failure all are in there. */
 static hvd_status_t divide(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry_list *from,
                            struct hvd_entry_list *there, struct hvd_err *err)
 {
@@ -31,12 +31,12 @@ static hvd_status_t divide(struct hvd_engine *e, struct hvd_set *set, struct hvd
         if (found < HVD_OK)
             st = found;
         if (found != HVD_OK)
-            e->n_on_device++;
-        hvd_entry_list_add(found == HVD_OK ? there : &set->unready, entry);
+            e->own.n_on_device++;
+        hvd_entry_list_add(found == HVD_OK ? there : &set->own.unready, entry);
     }
     while (st != HVD_OK && (entry = hvd_entry_list_take(there))) {
-        e->n_on_device++;
-        hvd_entry_list_add(&set->unready, entry);
+        e->own.n_on_device++;
+        hvd_entry_list_add(&set->own.unready, entry);
     }
     return st;
 }
@@ -55,7 +55,7 @@ hvd_status_t hvd_inputs_sift(struct hvd_engine *e, struct hvd_set *set, struct h
 static hvd_status_t poll_set(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                              struct hvd_err *err)
 {
-    struct hvd_entry_list before = set->unready;
+    struct hvd_entry_list before = set->own.unready;
     struct hvd_entry_list there = {0};
     struct hvd_entry *entry;
     size_t n = 0;
@@ -68,9 +68,9 @@ static hvd_status_t poll_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
         return st;
     *progressed = true;
     pthread_mutex_lock(&e->mu);
-    while ((entry = hvd_entry_list_take(&set->queue))) /* submitted later */
+    while ((entry = hvd_entry_list_take(&set->locked.queue))) /* submitted later */
         hvd_entry_list_add(&there, entry);
-    set->queue = there;
+    set->locked.queue = there;
     hvd_add(&e->n_queued, n);
     atomic_store(&e->is_urgent, true); /* they have been held back before */
     pthread_mutex_unlock(&e->mu);
@@ -82,14 +82,14 @@ hvd_status_t hvd_inputs_poll(struct hvd_engine *e, bool *progressed, struct hvd_
     hvd_status_t st = HVD_OK;
 
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i] && e->sets[i]->unready.first)
+        if (e->sets[i] && e->sets[i]->own.unready.first)
             st = poll_set(e, e->sets[i], progressed, err);
     return st;
 }
 
 void hvd_inputs_forget(struct hvd_engine *e, struct hvd_set *set)
 {
-    for (const struct hvd_entry *entry = set->unready.first; entry; entry = entry->next)
-        e->n_on_device--;
-    set->unready = (struct hvd_entry_list){0};
+    for (const struct hvd_entry *entry = set->own.unready.first; entry; entry = entry->next)
+        e->own.n_on_device--;
+    set->own.unready = (struct hvd_entry_list){0};
 }

@@ -18,7 +18,7 @@ static struct hvd_use **bucket_of(struct hvd_set *set, const void *at)
 {
     const uint64_t hash = (uint64_t)(uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
 
-    return &set->uses[hash >> (64 - HVD_USES_BITS)];
+    return &set->own.uses[hash >> (64 - HVD_USES_BITS)];
 }
 
 /* Whether two fused operations have no memory in common, as one of the host and one of the device,

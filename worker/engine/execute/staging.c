@@ -171,7 +171,7 @@ static hvd_status_t open_set(const struct hvd_engine *e, struct hvd_set *set, st
 {
     struct hvd_device_port *d = e->options.device ? e->options.device : hvd_host_device();
 
-    if (set->on_device)
+    if (set->own.on_device)
         return HVD_OK;
     struct hvd_set_device *on = hvd_calloc(1, sizeof(*on));
     if (!on)
@@ -182,7 +182,7 @@ static hvd_status_t open_set(const struct hvd_engine *e, struct hvd_set *set, st
     if (st == HVD_OK)
         st = d->ops->create_stream(d, &on->out, err);
     if (st == HVD_OK)
-        set->on_device = on;
+        set->own.on_device = on;
     else
         hvd_staging_set_destroy(on);
     return st;
@@ -211,7 +211,7 @@ static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
     hvd_status_t st = s->device->ops->record(s->device, stream, &s->event, err);
 
     if (st == HVD_OK && s->event)
-        e->n_on_device++;
+        e->own.n_on_device++;
     return st;
 }
 
@@ -223,8 +223,8 @@ static void finish(struct hvd_set *set, struct hvd_fused_op *f)
         return;
     let_go(s);
     if (s->block) {
-        s->block->next = set->on_device->free;
-        set->on_device->free = s->block;
+        s->block->next = set->own.on_device->free;
+        set->own.on_device->free = s->block;
         s->block = NULL;
     }
     s->phase = HERE;
@@ -241,7 +241,7 @@ static hvd_status_t test_event(struct hvd_engine *e, struct hvd_fused_op *f, str
     hvd_status_t st = s->device->ops->query(s->device, s->event, err);
     if (st == HVD_OK) {
         let_go(s);
-        e->n_on_device--;
+        e->own.n_on_device--;
     }
     return st;
 }
@@ -296,7 +296,7 @@ static void point_to_host(struct hvd_fused_op *f, char *input, char *output)
 static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                          struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     int64_t in;
@@ -332,7 +332,7 @@ struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i)
 static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     int64_t in;
     int64_t out;
@@ -369,7 +369,7 @@ static bool scales(const struct hvd_scaling *s)
 static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, int64_t in,
                                   int64_t out, struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const int64_t larger = in > out ? in : out;
@@ -396,7 +396,7 @@ static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, i
 static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     const struct hvd_scaling scaling = f->move.scaling;
     int64_t in;
@@ -425,7 +425,7 @@ static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd
 /* f->move becomes the question: the key, from rank 0, and whether somebody has no collectives. */
 static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     hvd_status_t st = HVD_OK;
 
@@ -451,7 +451,7 @@ static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, s
 static hvd_status_t take_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                 enum hvd_advance *next, struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     const struct hvd_device_set device_set = {
         .set = set->id, .rank = set->self.rank, .size = set->self.size, .ranks = set->ranks};
@@ -499,7 +499,7 @@ static bool is_prelude(const struct hvd_fused_op *f)
 /* Adasum is not a collective of a device: its halves move over the transport. */
 static bool is_staged(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
-    return set->on_device->mode == STAGED || f->request.reduce == HVD_ADASUM;
+    return set->own.on_device->mode == STAGED || f->request.reduce == HVD_ADASUM;
 }
 
 /* The fused operation's memory, in its turn. HVD_INPROGRESS: an earlier fused operation has some of
@@ -513,7 +513,7 @@ static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, st
     s->is_launched = !is_staged(set, f);
     const hvd_status_t st = hvd_sharing_claim(set, f, err);
     s->is_claimed = st == HVD_OK;
-    set->on_device->n_unclaimed -= s->is_claimed;
+    set->own.on_device->n_unclaimed -= s->is_claimed;
     return st;
 }
 
@@ -521,7 +521,7 @@ static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, st
  * for memory of this one would hold it up for ever. */
 static hvd_status_t claim_early(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
-    if (set->on_device->n_unclaimed++ > 0 || set->on_device->mode != STAGED)
+    if (set->own.on_device->n_unclaimed++ > 0 || set->own.on_device->mode != STAGED)
         return HVD_INPROGRESS;
     return claim_memory(set, f, err);
 }
@@ -545,7 +545,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         f->staging = hvd_calloc(1, sizeof(*f->staging));
     if (!f->staging)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a flight");
-    f->staging->device = set->on_device->device;
+    f->staging->device = set->own.on_device->device;
     f->staging->phase = HERE;
     if (set->self.size == 1 || !f->work.moves_data)
         return HVD_OK;
@@ -578,7 +578,7 @@ static hvd_status_t claim(struct hvd_engine *e, struct hvd_set *set, struct hvd_
 
     if (set->self.size == 1)
         return launch(e, set, f, err);
-    if (set->on_device->mode == UNKNOWN) {
+    if (set->own.on_device->mode == UNKNOWN) {
         f->mover = &question_mover;
         return exchange_keys(set, f, err);
     }
@@ -637,7 +637,7 @@ const struct hvd_mover hvd_staging_mover = {.prepare = prepare,
 
 void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set)
 {
-    struct hvd_set_device *on = set->on_device;
+    struct hvd_set_device *on = set->own.on_device;
 
     (void)e;
     if (!on)

@@ -12,7 +12,7 @@ void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     const int64_t width = (int64_t)hvd_dtype_size((int)f->request.dtype);
     bool is_full = false;
 
-    if (set->id != 0 || f->request.op != HVD_ALLREDUCE || !set->negotiator)
+    if (set->id != 0 || f->request.op != HVD_ALLREDUCE || !set->own.negotiator)
         return;
     for (uint32_t i = 0; i < f->n_members; i++) {
         const struct hvd_member *m = &f->members[i];
@@ -23,5 +23,5 @@ void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     if (!is_full)
         return;
     const struct hvd_tuning tuning = hvd_autotune_next(e->options.autotune, hvd_engine_now_ns());
-    hvd_negotiator_tune(set->negotiator, tuning.fusion_bytes, (uint32_t)tuning.cycle_us);
+    hvd_negotiator_tune(set->own.negotiator, tuning.fusion_bytes, (uint32_t)tuning.cycle_us);
 }

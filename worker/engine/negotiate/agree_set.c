@@ -43,15 +43,15 @@ static hvd_status_t grow(struct hvd_engine *e, const int *ranks, int n_ranks, ui
     if (!sets)
         return HVD_ERR_NOMEM;
     e->sets = sets;
-    struct hvd_set_info *infos = hvd_realloc(e->infos, n, sizeof(*infos));
+    struct hvd_set_info *infos = hvd_realloc(e->locked.infos, n, sizeof(*infos));
     if (!infos)
         return HVD_ERR_NOMEM;
-    e->infos = infos;
+    e->locked.infos = infos;
     int *copy = hvd_malloc((size_t)n_ranks, sizeof(*copy));
     if (!copy)
         return HVD_ERR_NOMEM;
     memcpy(copy, ranks, (size_t)n_ranks * sizeof(*copy));
-    e->infos[e->n_sets] = (struct hvd_set_info){.ranks = copy, .n_ranks = n_ranks};
+    e->locked.infos[e->n_sets] = (struct hvd_set_info){.ranks = copy, .n_ranks = n_ranks};
     e->sets[e->n_sets] = NULL;
     *id = e->n_sets++;
     return HVD_OK;
@@ -99,12 +99,12 @@ static hvd_status_t close_late(struct hvd_engine *e, uint32_t id, struct hvd_err
     const struct hvd_set *set = e->sets[id];
 
     pthread_mutex_lock(&e->mu);
-    const bool is_ended = e->is_ended;
-    const char *cause = e->cause ? e->cause : "Horovod has been shut down.";
+    const bool is_ended = e->locked.is_ended;
+    const char *cause = e->locked.cause ? e->locked.cause : "Horovod has been shut down.";
     pthread_mutex_unlock(&e->mu);
-    if (!is_ended || !set || !set->negotiator)
+    if (!is_ended || !set || !set->own.negotiator)
         return HVD_OK;
-    return hvd_negotiator_close(set->negotiator, cause, err);
+    return hvd_negotiator_close(set->own.negotiator, cause, err);
 }
 
 /* Agreed: every rank makes the set, or finds that it is there. Failure: this rank diverges. */
@@ -114,7 +114,7 @@ static hvd_status_t add(struct hvd_engine *e, struct hvd_entry *entry, const int
     uint32_t id = 0;
 
     for (uint32_t i = 0; i < e->n_sets; i++) {
-        if (!has_ranks(&e->infos[i], ranks, n_ranks))
+        if (!has_ranks(&e->locked.infos[i], ranks, n_ranks))
             continue;
         entry->status = HVD_ERR_CONFLICT;
         return HVD_OK;
@@ -129,18 +129,18 @@ static hvd_status_t remove_set(struct hvd_engine *e, struct hvd_entry *entry, in
 {
     struct hvd_set *set = NULL;
 
-    if (id <= 0 || (uint32_t)id >= e->n_sets || e->infos[id].is_removed) {
+    if (id <= 0 || (uint32_t)id >= e->n_sets || e->locked.infos[id].is_removed) {
         entry->status = HVD_ERR_NOT_FOUND;
         return HVD_OK;
     }
     pthread_mutex_lock(&e->mu);
-    e->infos[id].is_removed = true;
+    e->locked.infos[id].is_removed = true;
     set = e->sets[id];
     pthread_mutex_unlock(&e->mu);
     entry->number = id;
-    if (!set || !set->negotiator)
+    if (!set || !set->own.negotiator)
         return HVD_OK;
-    return hvd_negotiator_close(set->negotiator, HVD_SET_REMOVED, err);
+    return hvd_negotiator_close(set->own.negotiator, HVD_SET_REMOVED, err);
 }
 
 /* How an agreement about process sets ended. */

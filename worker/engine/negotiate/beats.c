@@ -40,21 +40,21 @@ hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, s
 
     if (options.warning_ns == 0 || set->self.size == 1)
         return HVD_OK;
-    return hvd_heartbeat_create(&options, &set->heartbeat, err);
+    return hvd_heartbeat_create(&options, &set->own.heartbeat, err);
 }
 
 void hvd_beats_received(struct hvd_set *set, int position, int64_t now_ns)
 {
-    const int neighbour = set->heartbeat ? neighbour_of(set, position) : -1;
+    const int neighbour = set->own.heartbeat ? neighbour_of(set, position) : -1;
 
     if (neighbour >= 0)
-        hvd_heartbeat_received(set->heartbeat, neighbour, now_ns);
+        hvd_heartbeat_received(set->own.heartbeat, neighbour, now_ns);
 }
 
 void hvd_beats_left(struct hvd_engine *e, int branch)
 {
-    if (e->sets[0]->heartbeat)
-        hvd_heartbeat_leave(e->sets[0]->heartbeat, branch);
+    if (e->sets[0]->own.heartbeat)
+        hvd_heartbeat_leave(e->sets[0]->own.heartbeat, branch);
 }
 
 /* Sends a PING or PONG, with all that others know. A lost rank is reported by receive. */
@@ -66,8 +66,8 @@ static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hv
         .kind = step->kind, .age_ms = (uint32_t)(step->waited_ns / 1000000), .name = step->name};
     struct hvd_buf buf;
 
-    if (set->heartbeat)
-        beat.n_silent = (uint32_t)hvd_heartbeat_silent(set->heartbeat, step->neighbour, silent);
+    if (set->own.heartbeat)
+        beat.n_silent = (uint32_t)hvd_heartbeat_silent(set->own.heartbeat, step->neighbour, silent);
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_beat(&buf, type, set->id, &beat, silent);
     if (st == HVD_OK)
@@ -91,10 +91,10 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
 
     if (st != HVD_OK)
         return st;
-    if (set->heartbeat) {
-        hvd_heartbeat_read(set->heartbeat, answer.neighbour, &beat, e->now_ns);
+    if (set->own.heartbeat) {
+        hvd_heartbeat_read(set->own.heartbeat, answer.neighbour, &beat, e->own.now_ns);
         if (is_ping)
-            e->next_stall_check_ns = 0; /* its neighbours are probed as well */
+            e->own.next_stall_check_ns = 0; /* its neighbours are probed as well */
     }
     return is_ping ? send_beat(e, set, HVD_MESSAGE_PONG, &answer, err) : HVD_OK;
 }
@@ -104,18 +104,19 @@ bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set,
     const int64_t warning_ns = e->options.stall_warning_ns;
     int missed[HVD_SILENT_MAX];
 
-    if (!set->heartbeat)
+    if (!set->own.heartbeat)
         return false;
-    if (hvd_heartbeat_missed(set->heartbeat, warning_ns, missed) > 0)
+    if (hvd_heartbeat_missed(set->own.heartbeat, warning_ns, missed) > 0)
         return true;
-    const int n = hvd_heartbeat_missed(set->heartbeat, warning_ns / 2, missed);
-    return hvd_negotiator_awaits(set->negotiator, before_ns, missed, n);
+    const int n = hvd_heartbeat_missed(set->own.heartbeat, warning_ns / 2, missed);
+    return hvd_negotiator_awaits(set->own.negotiator, before_ns, missed, n);
 }
 
 bool hvd_beats_are_active(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
-        if (e->sets[i] && e->sets[i]->heartbeat && hvd_heartbeat_is_active(e->sets[i]->heartbeat))
+        if (e->sets[i] && e->sets[i]->own.heartbeat &&
+            hvd_heartbeat_is_active(e->sets[i]->own.heartbeat))
             return true;
     return false;
 }
@@ -125,11 +126,11 @@ bool hvd_beats_are_active(const struct hvd_engine *e)
 /* The fused operation that was agreed first, of those that are not done; NULL: none. */
 static const struct hvd_fused_op *oldest_fused_op(const struct hvd_set *set)
 {
-    const struct hvd_fused_op *oldest = set->todo;
+    const struct hvd_fused_op *oldest = set->own.todo;
 
-    for (int i = 0; i < set->n_moving; i++)
-        if (!oldest || set->moving[i]->since_ns < oldest->since_ns)
-            oldest = set->moving[i];
+    for (int i = 0; i < set->own.n_moving; i++)
+        if (!oldest || set->own.moving[i]->since_ns < oldest->since_ns)
+            oldest = set->own.moving[i];
     return oldest;
 }
 
@@ -137,11 +138,11 @@ static const struct hvd_fused_op *oldest_fused_op(const struct hvd_set *set)
  * none. Holds mu. */
 static const struct hvd_entry *find_pending(const struct hvd_set *set)
 {
-    const uint32_t end = hvd_cache_end(set->cache);
-    const struct hvd_entry *entry = hvd_table_first(set->table);
+    const uint32_t end = hvd_cache_end(set->locked.cache);
+    const struct hvd_entry *entry = hvd_table_first(set->locked.table);
 
     for (uint32_t i = 0; i < end && !entry; i++)
-        entry = hvd_cache_owner(set->cache, i);
+        entry = hvd_cache_owner(set->locked.cache, i);
     return entry;
 }
 
@@ -161,22 +162,22 @@ static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
         }
         pthread_mutex_unlock(&e->mu);
     }
-    if (handle == 0 || handle != set->pending)
-        set->pending_ns = e->now_ns;
-    set->pending = handle;
+    if (handle == 0 || handle != set->own.pending)
+        set->own.pending_ns = e->own.now_ns;
+    set->own.pending = handle;
     if (handle != 0)
-        *wait = (struct hvd_wait){.since_ns = set->pending_ns, .name = hvd_strview_of(name)};
+        *wait = (struct hvd_wait){.since_ns = set->own.pending_ns, .name = hvd_strview_of(name)};
 }
 
 /* How far all data of the set is: another number once some of it has moved. What waits behind it
  * is on its way as well. */
 static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
 {
-    uint64_t n = set->n_landed << 48;
+    uint64_t n = set->own.n_landed << 48;
 
-    for (int i = 0; i < set->n_moving && e->transport->ops->moved; i++)
-        if (!hvd_staging_is_landing(set->moving[i]))
-            n += e->transport->ops->moved(e->transport, &set->moving[i]->move);
+    for (int i = 0; i < set->own.n_moving && e->transport->ops->moved; i++)
+        if (!hvd_staging_is_landing(set->own.moving[i]))
+            n += e->transport->ops->moved(e->transport, &set->own.moving[i]->move);
     return n;
 }
 
@@ -188,19 +189,19 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
 
     *waits = (struct hvd_waits){0};
-    if (e->making) { /* nothing else goes on here */
-        if (e->making == set)
-            waits->of[HVD_WAIT_SET].since_ns = e->making_ns;
+    if (e->own.making) { /* nothing else goes on here */
+        if (e->own.making == set)
+            waits->of[HVD_WAIT_SET].since_ns = e->own.making_ns;
         return;
     }
     if (f)
         waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = f->since_ns,
                                                      .name = hvd_strview_of(hvd_fused_op_name(f)),
                                                      .moved = count_moved(e, set)};
-    if (set->id == 0 && e->left_ns > 0 && !e->is_done)
-        waits->of[HVD_WAIT_LEAVE].since_ns = e->left_ns;
-    if (set->negotiator) {
-        const char *oldest = hvd_negotiator_oldest(set->negotiator, &plan->since_ns);
+    if (set->id == 0 && e->own.left_ns > 0 && !e->own.is_done)
+        waits->of[HVD_WAIT_LEAVE].since_ns = e->own.left_ns;
+    if (set->own.negotiator) {
+        const char *oldest = hvd_negotiator_oldest(set->own.negotiator, &plan->since_ns);
         plan->name = hvd_strview_of(oldest ? oldest : "");
     } else {
         see_pending(e, set, plan, name);
@@ -259,7 +260,7 @@ static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set,
     int silent[HVD_SILENT_MAX];
     int others[HVD_SILENT_MAX];
     const int n_silent =
-        hvd_heartbeat_missed(set->heartbeat, e->options.stall_warning_ns / 2, silent);
+        hvd_heartbeat_missed(set->own.heartbeat, e->options.stall_warning_ns / 2, silent);
     int n = 0;
 
     for (int i = 0; i < n_silent; i++)
@@ -307,8 +308,8 @@ static void add_awaited(struct hvd_engine *e, const struct hvd_fused_op *f, stru
 /* Whether the fused operation's data is on its way over the transport. */
 static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
-    for (int i = 0; i < set->n_moving; i++)
-        if (set->moving[i] == f)
+    for (int i = 0; i < set->own.n_moving; i++)
+        if (set->own.moving[i] == f)
             return !hvd_staging_is_landing(f);
     return false;
 }
@@ -318,9 +319,9 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
                              const struct hvd_beat_step *step, struct hvd_text *text)
 {
     const struct hvd_fused_op *f = oldest_fused_op(set);
-    const int64_t transfer_ns = f ? e->now_ns - f->since_ns : step->waited_ns;
+    const int64_t transfer_ns = f ? e->own.now_ns - f->since_ns : step->waited_ns;
     int silent[HVD_SILENT_MAX];
-    const int n_silent = hvd_heartbeat_silent(set->heartbeat, -1, silent);
+    const int n_silent = hvd_heartbeat_silent(set->own.heartbeat, -1, silent);
 
     hvd_text_add(text, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
                  step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
@@ -369,15 +370,15 @@ static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct 
 /* Whether a rank below, or this one, has said that it leaves. */
 static bool has_left(const struct hvd_set *set, int position)
 {
-    if (set->negotiator)
-        return hvd_negotiator_has_left(set->negotiator, position);
-    return set->aggregator ? hvd_aggregator_has_left(set->aggregator, position) : true;
+    if (set->own.negotiator)
+        return hvd_negotiator_has_left(set->own.negotiator, position);
+    return set->own.aggregator ? hvd_aggregator_has_left(set->own.aggregator, position) : true;
 }
 
 static bool is_silent(const struct hvd_set *set, int position)
 {
     int silent[HVD_SILENT_MAX];
-    const int n = hvd_heartbeat_silent(set->heartbeat, -1, silent);
+    const int n = hvd_heartbeat_silent(set->own.heartbeat, -1, silent);
 
     for (int i = 0; i < n; i++)
         if (silent[i] == position)
@@ -395,10 +396,10 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
     int ranks[HVD_RANKS_NAMED];
     int n = 0;
 
-    if (e->left_ns == 0 || e->is_down || e->is_stay_warned ||
-        e->now_ns - e->left_ns < e->options.stall_warning_ns)
+    if (e->own.left_ns == 0 || e->own.is_down || e->own.is_stay_warned ||
+        e->own.now_ns - e->own.left_ns < e->options.stall_warning_ns)
         return;
-    e->is_stay_warned = true;
+    e->own.is_stay_warned = true;
     for (int branch = 0; branch <= node->n_children; branch++) {
         const struct hvd_pos_range range = hvd_tree_node_branch_range(node, branch);
         if (range.n > 1 || has_left(set, range.first) || is_silent(set, range.first))
@@ -412,7 +413,7 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
     hvd_membership_add_ranks(e, ranks, n, &text);
     out[0] = 'R';
     hvd_text_add(&text, " did not call horovod_shutdown in the %.3g seconds since another rank did",
-                 seconds(e->now_ns - e->left_ns));
+                 seconds(e->own.now_ns - e->own.left_ns));
     warn(e, out);
 }
 
@@ -421,9 +422,9 @@ static void spare_those_behind(struct hvd_set *set)
 {
     int silent[HVD_SILENT_MAX];
 
-    if (set->negotiator)
-        hvd_negotiator_silent(set->negotiator, silent,
-                              hvd_heartbeat_silent(set->heartbeat, -1, silent));
+    if (set->own.negotiator)
+        hvd_negotiator_silent(set->own.negotiator, silent,
+                              hvd_heartbeat_silent(set->own.heartbeat, -1, silent));
 }
 
 /* Rank 0 was told of a lost rank and does nothing about it: it is lost as well. Of a stall, which
@@ -432,10 +433,10 @@ static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
 {
     const int64_t warning_ns = e->options.stall_warning_ns;
 
-    if (e->reported_ns == 0 ||
-        e->now_ns - e->reported_ns < (e->is_stall_reported ? warning_ns : warning_ns / 2))
+    if (e->own.reported_ns == 0 || e->own.now_ns - e->own.reported_ns <
+                                       (e->own.is_stall_reported ? warning_ns : warning_ns / 2))
         return HVD_OK;
-    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->reported);
+    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->own.reported);
 }
 
 hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
@@ -445,13 +446,13 @@ hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct h
     struct hvd_waits waits;
     hvd_status_t st = set->id == 0 ? check_rank_0(e, err) : HVD_OK;
 
-    if (st != HVD_OK || !set->heartbeat)
+    if (st != HVD_OK || !set->own.heartbeat)
         return st;
     look_around(e, set, &waits, name);
-    hvd_heartbeat_tick(set->heartbeat, &waits, e->now_ns);
+    hvd_heartbeat_tick(set->own.heartbeat, &waits, e->own.now_ns);
     if (set->id == 0)
         warn_of_those_who_stay(e, set);
-    while (st == HVD_OK && !e->is_aborted && hvd_heartbeat_next(set->heartbeat, &step))
+    while (st == HVD_OK && !e->own.is_aborted && hvd_heartbeat_next(set->own.heartbeat, &step))
         st = act(e, set, &step, err);
     spare_those_behind(set);
     return st;

@@ -39,7 +39,7 @@ static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int br
 {
     const struct hvd_pos_range range = hvd_tree_node_branch_range(&set->node, branch);
 
-    for (int i = 0; set->negotiator && i < range.n; i++)
+    for (int i = 0; set->own.negotiator && i < range.n; i++)
         hvd_slot_trace_ready(e, set, hvd_membership_rank_at(set, range.first + i), bits);
 }
 
@@ -48,21 +48,22 @@ static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int br
 {
     if (e->options.telemetry && hvd_telemetry_on(e->options.telemetry))
         trace_branch_ready(e, set, branch, bits);
-    return set->negotiator ? hvd_negotiator_bits(set->negotiator, branch, bits, now_ns, err)
-                           : hvd_aggregator_bits(set->aggregator, branch, bits, now_ns, err);
+    return set->own.negotiator
+               ? hvd_negotiator_bits(set->own.negotiator, branch, bits, now_ns, err)
+               : hvd_aggregator_bits(set->own.aggregator, branch, bits, now_ns, err);
 }
 
 static hvd_status_t count_request(struct hvd_set *set, const struct hvd_merged_request *merged,
                                   int64_t now_ns, struct hvd_err *err)
 {
-    return set->negotiator ? hvd_negotiator_request(set->negotiator, merged, now_ns, err)
-                           : hvd_aggregator_request(set->aggregator, merged, now_ns, err);
+    return set->own.negotiator ? hvd_negotiator_request(set->own.negotiator, merged, now_ns, err)
+                               : hvd_aggregator_request(set->own.aggregator, merged, now_ns, err);
 }
 
 hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
                                   int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_reader bits = hvd_message_of_bits(set->bits, n_words, set->epoch);
+    const struct hvd_reader bits = hvd_message_of_bits(set->own.bits, n_words, set->own.epoch);
 
     return count_bits(e, set, 0, &bits, now_ns, err);
 }
@@ -77,7 +78,7 @@ hvd_status_t hvd_control_own_request(struct hvd_engine *e, struct hvd_set *set,
                                      const struct hvd_merged_request *merged, int64_t now_ns,
                                      struct hvd_err *err)
 {
-    if (set->negotiator && is_reported(set, merged))
+    if (set->own.negotiator && is_reported(set, merged))
         hvd_control_trace_ready(e, e->topology.rank, &merged->request);
     return count_request(set, merged, now_ns, err);
 }
@@ -112,7 +113,7 @@ static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *pro
     const struct hvd_buf *message = NULL;
     hvd_status_t st;
 
-    while ((st = hvd_aggregator_next(set->aggregator, &message, err)) == HVD_OK && message) {
+    while ((st = hvd_aggregator_next(set->own.aggregator, &message, err)) == HVD_OK && message) {
         *progressed = true;
         st = hvd_membership_send_up(e, set, message->data, message->len, err);
         if (st != HVD_OK)
@@ -161,7 +162,7 @@ static hvd_status_t end_making(const struct hvd_reader *reader, struct hvd_err *
 
 hvd_status_t hvd_control_recv_end(struct hvd_engine *e, struct hvd_err *err)
 {
-    struct hvd_negotiator *n = e->sets[0]->negotiator;
+    struct hvd_negotiator *n = e->sets[0]->own.negotiator;
     const struct hvd_buf *plan = NULL;
     struct hvd_reader reader;
 
@@ -181,17 +182,17 @@ hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set,
     struct hvd_reader reader;
     hvd_status_t st = HVD_OK;
 
-    if (e->is_aborted)
+    if (e->own.is_aborted)
         return HVD_OK;
-    if (set->aggregator)
+    if (set->own.aggregator)
         return send_up(e, set, progressed, err);
-    if (!set->negotiator)
+    if (!set->own.negotiator)
         return HVD_OK;
-    st = hvd_negotiator_plan(set->negotiator, &plan, err);
+    st = hvd_negotiator_plan(set->own.negotiator, &plan, err);
     if (st != HVD_OK || !plan)
         return st;
     *progressed = true;
-    if (hvd_negotiator_is_aborted(set->negotiator))
+    if (hvd_negotiator_is_aborted(set->own.negotiator))
         st = publish_end(e, plan, err);
     else
         st = send_down(e, set, plan->data, plan->len, err);
@@ -199,7 +200,7 @@ hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set,
         st = hvd_message_open(&reader, plan->data, plan->len, err);
     if (st == HVD_OK)
         st = hvd_plan_apply(e, set, reader, err);
-    hvd_negotiator_plan_sent(set->negotiator);
+    hvd_negotiator_plan_sent(set->own.negotiator);
     return st;
 }
 
@@ -225,8 +226,8 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
         st = send_down(e, set, in->data, in->len, err);
     if (reader->epoch == 0 && in->from != 0 && set->id == 0 && set->node.parent == 0)
         pass_to_coordinator(e, reader);
-    if (st == HVD_OK && set->aggregator)
-        st = hvd_aggregator_plan(set->aggregator, *reader, err);
+    if (st == HVD_OK && set->own.aggregator)
+        st = hvd_aggregator_plan(set->own.aggregator, *reader, err);
     return st == HVD_OK ? hvd_plan_apply(e, set, *reader, err) : st;
 }
 
@@ -254,12 +255,12 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
         st = hvd_message_read_request(reader, &merged, err);
         if (st == HVD_OK && !hvd_message_ranges_within(&merged.by, range))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
-        if (st == HVD_OK && set->negotiator && is_reported(set, &merged))
+        if (st == HVD_OK && set->own.negotiator && is_reported(set, &merged))
             trace_all_ready(e, set, &merged);
         if (st == HVD_OK)
             st = count_request(set, &merged, now_ns, err);
     }
-    if (st == HVD_OK && set->aggregator && hvd_aggregator_is_full(set->aggregator))
+    if (st == HVD_OK && set->own.aggregator && hvd_aggregator_is_full(set->own.aggregator))
         st = send_up(e, set, &progressed, err);
     return st;
 }
@@ -272,8 +273,8 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
     const int branch =
         hvd_tree_node_branch(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
 
-    if (set->negotiator)
-        return hvd_negotiator_partial(set->negotiator, branch, reader, now_ns, err);
+    if (set->own.negotiator)
+        return hvd_negotiator_partial(set->own.negotiator, branch, reader, now_ns, err);
     return hvd_membership_send_up(e, set, in->data, in->len, err);
 }
 
@@ -283,7 +284,7 @@ static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *i
                                struct hvd_err *err)
 {
     struct hvd_early *early = hvd_malloc(1, sizeof(*early) + in->len);
-    struct hvd_early **end = &e->early;
+    struct hvd_early **end = &e->own.early;
 
     if (!early)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message of rank %d", in->from);
@@ -307,11 +308,11 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
     if (reader->type >= HVD_MESSAGE_PING)
         return position == set->node.parent || hvd_membership_is_child(set, position);
     if (reader->type == HVD_MESSAGE_PLAN)
-        return !set->negotiator && (reader->epoch == 0 || position == set->node.parent);
-    if ((!set->negotiator && !set->aggregator) ||
+        return !set->own.negotiator && (reader->epoch == 0 || position == set->node.parent);
+    if ((!set->own.negotiator && !set->own.aggregator) ||
         (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
         return false;
-    if (reader->type == HVD_MESSAGE_LEAVE && set->negotiator)
+    if (reader->type == HVD_MESSAGE_LEAVE && set->own.negotiator)
         return position > 0;
     return hvd_membership_is_child(set, position);
 }
@@ -339,9 +340,9 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     if (st != HVD_OK)
         return HVD_WRAP(err, st, "from rank %d", in->from);
     struct hvd_set *set = hvd_set_find(e, reader.set);
-    if (reader.set >= e->n_sets || (e->making && !is_for_now(reader)))
+    if (reader.set >= e->n_sets || (e->own.making && !is_for_now(reader)))
         return keep_early(e, in, reader.set, err);
-    if (!set && e->infos[reader.set].is_removed) /* said before its end was heard there */
+    if (!set && e->locked.infos[reader.set].is_removed) /* said before its end was heard there */
         return HVD_OK;
     const int from = set ? hvd_set_rank_of(set, in->from) : -1;
     if (!set || !may_say(set, from, &reader))
@@ -351,7 +352,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     const int branch = hvd_tree_node_branch(&set->node, set->tree.position_of[from]);
     hvd_beats_received(set, set->tree.position_of[from], now_ns);
     if (reader.type == HVD_MESSAGE_PLAN)
-        return e->making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);
+        return e->own.making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)
         st = count_bits(e, set, branch, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_PARTIAL)
@@ -387,7 +388,7 @@ hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progre
 {
     struct hvd_inbound in;
 
-    for (int i = 0; i < RECEIVE_MAX && !e->is_aborted; i++) {
+    for (int i = 0; i < RECEIVE_MAX && !e->own.is_aborted; i++) {
         hvd_status_t st = e->transport->ops->receive(e->transport, &in, err);
         if (st == HVD_INPROGRESS)
             return HVD_OK;
@@ -396,7 +397,8 @@ hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progre
             hvd_telemetry_received(e->options.telemetry, in.len);
             st = read_message(e, &in, now_ns, err);
             drop_message(e, &in);
-            if (st == HVD_OK && e->early && !e->making) /* kept while a set was made just now */
+            if (st == HVD_OK && e->own.early &&
+                !e->own.making) /* kept while a set was made just now */
                 st = hvd_control_recv_early(e, now_ns, progressed, err);
         } else if (st == HVD_ERR_GONE) {
             st = hvd_membership_lose(e, in.from, err);
@@ -412,7 +414,7 @@ hvd_status_t hvd_control_recv_early(struct hvd_engine *e, int64_t now_ns, bool *
 {
     hvd_status_t st = HVD_OK;
 
-    for (struct hvd_early **at = &e->early; *at && st == HVD_OK;) {
+    for (struct hvd_early **at = &e->own.early; *at && st == HVD_OK;) {
         struct hvd_early *early = *at;
         if (early->set >= e->n_sets) {
             at = &early->next;

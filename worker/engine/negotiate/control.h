@@ -20,8 +20,8 @@ struct hvd_early {
 hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                               struct hvd_err *err);
 
-/* Requests the cached tensors in set->bits on a rank that receives for others, itself among them.
- * What set->bits holds then is to be forgotten. */
+/* Requests the cached tensors in set->own.bits on a rank that receives for others, itself among
+ * them. What set->own.bits holds then is to be forgotten. */
 hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
                                   int64_t now_ns, struct hvd_err *err);
 

@@ -26,14 +26,14 @@
 /* Ends what waits in slots. Holds mu. */
 static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
-    const uint32_t end = hvd_cache_end(set->cache);
+    const uint32_t end = hvd_cache_end(set->locked.cache);
 
     for (uint32_t i = 0; i < end; i++) {
-        struct hvd_entry *entry = hvd_cache_owner(set->cache, i);
+        struct hvd_entry *entry = hvd_cache_owner(set->locked.cache, i);
         if (!entry)
             continue;
         hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
-        hvd_cache_own(set->cache, i, NULL);
+        hvd_cache_own(set->locked.cache, i, NULL);
     }
 }
 
@@ -41,20 +41,21 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
  * end. Holds mu. */
 static bool has_pending(const struct hvd_set *set)
 {
-    const uint32_t end = hvd_cache_end(set->cache);
-    bool has = set->is_join_pending || hvd_table_count(set->table) > set->n_refusals;
+    const uint32_t end = hvd_cache_end(set->locked.cache);
+    bool has =
+        set->locked.is_join_pending || hvd_table_count(set->locked.table) > set->locked.n_refusals;
 
     for (uint32_t i = 0; i < end && !has; i++)
-        has = hvd_cache_owner(set->cache, i) != NULL;
+        has = hvd_cache_owner(set->locked.cache, i) != NULL;
     return has;
 }
 
 /* Telemetry hears once why the job cannot go on. */
 static void report_failure(struct hvd_engine *e, const char *cause)
 {
-    if (!e->has_reported_failure)
+    if (!e->own.has_reported_failure)
         hvd_telemetry_failed(e->options.telemetry, cause);
-    e->has_reported_failure = true;
+    e->own.has_reported_failure = true;
 }
 
 void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
@@ -64,28 +65,28 @@ void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text
     const bool ends_job = strcmp(text, HVD_SET_REMOVED) != 0;
 
     pthread_mutex_lock(&e->mu);
-    const bool fails = ends_job && !e->infos[set->id].is_removed && has_pending(set);
+    const bool fails = ends_job && !e->locked.infos[set->id].is_removed && has_pending(set);
     pthread_mutex_unlock(&e->mu);
     if (fails)
         report_failure(e, hvd_str_has_prefix(text, SHUT_DOWN) ? text + strlen(SHUT_DOWN) : text);
 
     pthread_mutex_lock(&e->mu);
-    set->is_ended = true;
-    if (!e->cause && ends_job &&
-        !e->infos[set->id].is_removed) /* the job ends, and this set hears it first */
-        e->cause = hvd_strdup(text);
-    set->is_join_pending = false;
+    set->locked.is_ended = true;
+    if (!e->locked.cause && ends_job &&
+        !e->locked.infos[set->id].is_removed) /* the job ends, and this set hears it first */
+        e->locked.cause = hvd_strdup(text);
+    set->locked.is_join_pending = false;
     hvd_inputs_forget(e, set);
     size_t n = 0;
-    while (hvd_entry_list_take(&set->queue)) /* they are in the table or in slots as well */
+    while (hvd_entry_list_take(&set->locked.queue)) /* they are in the table or in slots as well */
         n++;
-    for (uint32_t i = 0; i < set->n_queued_words; i++) {
-        n += (size_t)__builtin_popcountll(set->queued_bits[i]);
-        set->queued_bits[i] = 0;
+    for (uint32_t i = 0; i < set->locked.n_queued_words; i++) {
+        n += (size_t)__builtin_popcountll(set->locked.queued_bits[i]);
+        set->locked.queued_bits[i] = 0;
     }
-    set->n_queued_words = 0;
+    set->locked.n_queued_words = 0;
     hvd_add(&e->n_queued, 0 - n);
-    while ((entry = hvd_table_take_first(set->table))) {
+    while ((entry = hvd_table_take_first(set->locked.table))) {
         if (entry->request.op == HVD_JOIN && !entry->is_part)
             hvd_join_forget(e, entry);
         if (entry->refusal)
@@ -104,10 +105,11 @@ void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text
 static void keep_cause(struct hvd_engine *e, const char *text)
 {
     pthread_mutex_lock(&e->mu);
-    e->is_ended = true;
-    if (!e->cause)
-        e->cause = hvd_strdup(text);
-    const int64_t blamed = hvd_cause_blamed(hvd_strview_of(e->cause ? e->cause : text));
+    e->locked.is_ended = true;
+    if (!e->locked.cause)
+        e->locked.cause = hvd_strdup(text);
+    const int64_t blamed =
+        hvd_cause_blamed(hvd_strview_of(e->locked.cause ? e->locked.cause : text));
     pthread_mutex_unlock(&e->mu);
     if (blamed != e->topology.rank)
         hvd_rank_state_blame(blamed);
@@ -119,11 +121,11 @@ static void keep_cause(struct hvd_engine *e, const char *text)
 static void note_stall(struct hvd_engine *e, const char *cause)
 {
     report_failure(e, cause);
-    if (e->is_stall_reported) /* and rank 0 has ended the job */
-        e->reported_ns = 0;
+    if (e->own.is_stall_reported) /* and rank 0 has ended the job */
+        e->own.reported_ns = 0;
     pthread_mutex_lock(&e->mu);
-    e->stalled_ns = e->now_ns;
-    pthread_cond_signal(&e->background_cond);
+    e->locked.stalled_ns = e->own.now_ns;
+    pthread_cond_signal(&e->locked.background_cond);
     pthread_mutex_unlock(&e->mu);
 }
 
@@ -143,8 +145,8 @@ hvd_status_t hvd_job_end_pending(struct hvd_engine *e, const char *cause, struct
             continue;
         if (i == 0)
             hvd_job_end_set(e, set, text);
-        else if (set->negotiator) /* its members hear it in the order of its plans */
-            st = hvd_negotiator_close(set->negotiator, text, err);
+        else if (set->own.negotiator) /* its members hear it in the order of its plans */
+            st = hvd_negotiator_close(set->own.negotiator, text, err);
     }
     return st;
 }
@@ -156,8 +158,8 @@ static void lose(struct hvd_engine *e, struct hvd_fused_op *f)
         struct hvd_entry *entry = f->members[i].entry;
         if (!entry || !entry->output)
             continue;
-        entry->output->next_orphan = e->orphans;
-        e->orphans = entry->output;
+        entry->output->next_orphan = e->own.orphans;
+        e->own.orphans = entry->output;
         entry->output = NULL;
     }
 }
@@ -173,16 +175,16 @@ static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *tex
 {
     hvd_staging_abort(e, set);
     hvd_job_end_set(e, set, text);
-    for (int i = 0; i < set->n_moving; i++) {
-        if (!hvd_staging_is_landing(set->moving[i]))
-            e->transport->ops->abandon(e->transport, &set->moving[i]->move);
-        lose(e, set->moving[i]);
-        end_fused_op(e, set->moving[i], text);
+    for (int i = 0; i < set->own.n_moving; i++) {
+        if (!hvd_staging_is_landing(set->own.moving[i]))
+            e->transport->ops->abandon(e->transport, &set->own.moving[i]->move);
+        lose(e, set->own.moving[i]);
+        end_fused_op(e, set->own.moving[i], text);
     }
-    set->n_moving = 0; /* the execution plans stay in set->exec_plans, busy for good */
-    for (struct hvd_fused_op *f = set->todo; f; f = f->next)
+    set->own.n_moving = 0; /* the execution plans stay in set->own.exec_plans, busy for good */
+    for (struct hvd_fused_op *f = set->own.todo; f; f = f->next)
         end_fused_op(e, f, text);
-    set->todo = NULL;
+    set->own.todo = NULL;
 }
 
 void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
@@ -191,7 +193,7 @@ void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
 
     snprintf(text, sizeof(text), SHUT_DOWN "%s", cause);
     keep_cause(e, text);
-    e->is_aborted = true;
+    e->own.is_aborted = true;
     report_failure(e, cause);
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i])
@@ -279,7 +281,7 @@ void hvd_job_end_fail(struct hvd_engine *e, const struct hvd_err *err)
     const char *host = e->transport->ops->host(e->transport, e->topology.rank);
     const bool is_orphan = err->status == HVD_ERR_GONE;
 
-    if (e->is_aborted)
+    if (e->own.is_aborted)
         return;
     if (is_orphan)
         snprintf(cause, sizeof(cause), "%s", err->msg);
@@ -294,9 +296,9 @@ void hvd_job_end_fail(struct hvd_engine *e, const struct hvd_err *err)
 
 void hvd_job_end_free_lost(struct hvd_engine *e)
 {
-    while (e->orphans) {
-        struct horovod_output *next = e->orphans->next_orphan;
-        hvd_output_destroy(e->orphans);
-        e->orphans = next;
+    while (e->own.orphans) {
+        struct horovod_output *next = e->own.orphans->next_orphan;
+        hvd_output_destroy(e->own.orphans);
+        e->own.orphans = next;
     }
 }

@@ -68,11 +68,11 @@ static hvd_status_t look(struct hvd_engine *e, struct hvd_set *set, struct hvd_e
 {
     bool progressed = false;
 
-    e->now_ns = hvd_engine_coarse_now_ns();
-    hvd_status_t st = hvd_control_recv(e, e->now_ns, &progressed, err);
+    e->own.now_ns = hvd_engine_coarse_now_ns();
+    hvd_status_t st = hvd_control_recv(e, e->own.now_ns, &progressed, err);
     if (st == HVD_OK)
         st = hvd_control_recv_end(e, err);
-    if (st == HVD_OK && hvd_stalls_is_due(e, e->now_ns))
+    if (st == HVD_OK && hvd_stalls_is_due(e, e->own.now_ns))
         st = hvd_beats_check(e, e->sets[0], err);
     if (st == HVD_OK)
         st = hvd_beats_check(e, set, err);
@@ -93,11 +93,11 @@ static hvd_status_t attend(struct hvd_engine *e, struct hvd_set *set, struct hvd
     hvd_status_t st = HVD_OK;
     hvd_status_t made = HVD_OK;
 
-    e->making = set;
-    e->making_ns = hvd_engine_coarse_now_ns();
+    e->own.making = set;
+    e->own.making_ns = hvd_engine_coarse_now_ns();
     while (st == HVD_OK && !hvd_aside_wait(aside, look_ns(e)))
         st = look(e, set, err);
-    e->making = NULL;
+    e->own.making = NULL;
     e->transport->is_left = !hvd_aside_end(aside, &made, st == HVD_OK ? err : NULL);
     if (e->transport->is_left)
         return st;

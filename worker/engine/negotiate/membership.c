@@ -56,10 +56,10 @@ static void write_loss(const struct hvd_engine *e, int rank, const char *why,
 
 static void note_report(struct hvd_engine *e, const char *text)
 {
-    if (e->reported_ns > 0)
+    if (e->own.reported_ns > 0)
         return;
-    e->reported_ns = e->now_ns;
-    snprintf(e->reported, sizeof(e->reported), "%s", text);
+    e->own.reported_ns = e->own.now_ns;
+    snprintf(e->own.reported, sizeof(e->own.reported), "%s", text);
 }
 
 /* Rank 0 is to end the job, or to be given up itself. */
@@ -116,8 +116,8 @@ static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_pos_range who, c
 /* From now on the others are waited for. */
 static void note_leave(struct hvd_engine *e)
 {
-    if (e->left_ns == 0)
-        e->left_ns = e->now_ns;
+    if (e->own.left_ns == 0)
+        e->own.left_ns = e->own.now_ns;
 }
 
 /* Who called for the shutdown, with its host where that is known. */
@@ -134,22 +134,22 @@ hvd_status_t hvd_membership_send_leave(struct hvd_engine *e, bool *progressed, s
     const struct hvd_pos_range self = {.first = e->sets[0]->node.range.first, .n = 1};
     char text[HVD_TEXT_MAX + 1];
 
-    if (!atomic_load(&e->is_leaving) || e->is_leave_sent || e->is_aborted)
+    if (!atomic_load(&e->is_leaving) || e->own.is_leave_sent || e->own.is_aborted)
         return HVD_OK;
-    e->is_leave_sent = true;
+    e->own.is_leave_sent = true;
     note_leave(e);
     *progressed = true;
     /* The job fails, whoever handles the stall: nobody is kept waiting for those who do not come.
      */
-    if (e->stalled_ns > 0 && hvd_rank_state_raised() == getpid()) {
+    if (e->locked.stalled_ns > 0 && hvd_rank_state_raised() == getpid()) {
         hvd_job_end_abandon_stalled(e);
         return HVD_OK;
     }
     write_left(e, e->topology.rank, text);
-    if (e->sets[0]->negotiator)
-        return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
-    if (e->sets[0]->aggregator)
-        return hvd_aggregator_leave(e->sets[0]->aggregator, self, false, text, err);
+    if (e->sets[0]->own.negotiator)
+        return hvd_negotiator_leave(e->sets[0]->own.negotiator, self, false, text, err);
+    if (e->sets[0]->own.aggregator)
+        return hvd_aggregator_leave(e->sets[0]->own.aggregator, self, false, text, err);
     return send_leave(e, self, text, err);
 }
 
@@ -158,11 +158,11 @@ hvd_status_t hvd_membership_send_done(struct hvd_engine *e, struct hvd_err *err)
     const struct hvd_node *node = &e->sets[0]->node;
     hvd_status_t st = HVD_OK;
 
-    if (e->n_done < node->n_children)
+    if (e->own.n_done < node->n_children)
         return HVD_OK;
     if (node->parent >= 0)
         st = send_leave(e, node->range, "", err);
-    e->is_done = st == HVD_OK;
+    e->own.is_done = st == HVD_OK;
     return st;
 }
 
@@ -199,9 +199,9 @@ static void write_cause(const struct hvd_engine *e, struct hvd_pos_range who, bo
 static hvd_status_t count_done(struct hvd_engine *e, struct hvd_pos_range who,
                                struct hvd_pos_range child, struct hvd_err *err)
 {
-    if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
+    if (who.n != child.n || e->own.n_done == e->sets[0]->node.n_children)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
-    e->n_done++;
+    e->own.n_done++;
     hvd_beats_left(e, hvd_tree_node_branch(&e->sets[0]->node, child.first));
     return HVD_OK;
 }
@@ -212,10 +212,10 @@ static hvd_status_t read_stall(const struct hvd_set *world, struct hvd_strview c
 {
     char text[HVD_TEXT_MAX + 1];
 
-    if (!world->negotiator)
+    if (!world->own.negotiator)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a stall that is rank 0's to end the job for");
     snprintf(text, sizeof(text), "%.*s", (int)cause.len, cause.data);
-    return hvd_negotiator_close(world->negotiator, text, err);
+    return hvd_negotiator_close(world->own.negotiator, text, err);
 }
 
 hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct hvd_reader *reader,
@@ -237,12 +237,12 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
         failed ? set->node.range : hvd_tree_node_branch_range(&set->node, branch);
     if (who.first < range.first || who.first + who.n > range.first + range.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
-    if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
+    if (e->own.is_down && !failed) /* each has left already: the child is done, with all under it */
         return count_done(e, who, range, err);
     note_leave(e);
     write_cause(e, who, failed, cause, text);
-    return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
-                           : hvd_aggregator_leave(set->aggregator, who, failed, text, err);
+    return set->own.negotiator ? hvd_negotiator_leave(set->own.negotiator, who, failed, text, err)
+                               : hvd_aggregator_leave(set->own.aggregator, who, failed, text, err);
 }
 
 /* Whether a rank is next to this one in the tree of the job. */
@@ -264,7 +264,7 @@ static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err 
     hvd_err_clear(err);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
     hvd_telemetry_lost(e->options.telemetry, rank, text);
-    return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+    return hvd_negotiator_leave(world->own.negotiator, who, true, text, err);
 }
 
 /* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
@@ -275,9 +275,9 @@ hvd_status_t hvd_membership_lose(struct hvd_engine *e, int rank, struct hvd_err 
 
     if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
-    if (!world->negotiator && (rank == 0 || is_neighbour(world, rank)))
+    if (!world->own.negotiator && (rank == 0 || is_neighbour(world, rank)))
         return note_loss(e, rank, err);
-    if (world->negotiator)
+    if (world->own.negotiator)
         return end_for_loss(e, rank, err);
     hvd_err_clear(err);
     return HVD_OK;
@@ -288,11 +288,11 @@ hvd_status_t hvd_membership_end_for_stall(struct hvd_engine *e, const char *text
 {
     struct hvd_set *world = e->sets[0];
 
-    if (world->negotiator)
-        return hvd_negotiator_close(world->negotiator, text, err);
+    if (world->own.negotiator)
+        return hvd_negotiator_close(world->own.negotiator, text, err);
     if (hvd_job_end_report(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
-    e->is_stall_reported = true;
+    e->own.is_stall_reported = true;
     note_report(e, text);
     return HVD_OK;
 }
@@ -304,8 +304,8 @@ hvd_status_t hvd_membership_end_for_rank(struct hvd_engine *e, int rank, const c
     const struct hvd_pos_range who = {.first = world->tree.position_of[rank], .n = 1};
 
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
-    if (world->negotiator)
-        return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+    if (world->own.negotiator)
+        return hvd_negotiator_leave(world->own.negotiator, who, true, text, err);
     report_to_rank_0(e, rank, text);
     return HVD_OK;
 }
@@ -314,7 +314,7 @@ hvd_status_t hvd_membership_give_up(struct hvd_engine *e, int rank, struct hvd_e
 {
     char text[HVD_TEXT_MAX];
 
-    if (e->sets[0]->negotiator)
+    if (e->sets[0]->own.negotiator)
         return end_for_loss(e, rank, err);
     write_loss(e, rank, err->msg, text);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);

@@ -29,10 +29,10 @@ static hvd_status_t take_named(struct hvd_engine *e, struct hvd_set *set, struct
     hvd_status_t st = HVD_OK;
 
     pthread_mutex_lock(&e->mu);
-    struct hvd_entry *entry = hvd_table_take(set->table, name);
+    struct hvd_entry *entry = hvd_table_take(set->locked.table, name);
     *found = (struct found){.entry = entry,
                             .is_refused = entry && entry->refusal,
-                            .is_join_pending = set->is_join_pending};
+                            .is_join_pending = set->locked.is_join_pending};
     if (found->is_refused) {
         found->entry = NULL; /* let go, or on its way again */
         st = hvd_refusal_answered(e, set, entry, err);
@@ -62,15 +62,15 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
     req.group = step->group;
     req.group_size = step->group_size;
     pthread_mutex_lock(&e->mu);
-    hvd_status_t st = hvd_cache_put(set->cache, &req, step, err);
+    hvd_status_t st = hvd_cache_put(set->locked.cache, &req, step, err);
     if (st == HVD_OK && hvd_set_make_room(set) != HVD_OK) {
-        hvd_cache_remove(set->cache, step->slot);
+        hvd_cache_remove(set->locked.cache, step->slot);
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the bits of a set");
     }
-    struct hvd_cache_slot *slot = hvd_cache_at(set->cache, step->slot);
+    struct hvd_cache_slot *slot = hvd_cache_at(set->locked.cache, step->slot);
     if (st == HVD_OK) {
-        slot->since = set->epoch;
-        set->changed = set->epoch;
+        slot->since = set->own.epoch;
+        set->own.changed = set->own.epoch;
         hvd_entry_settle(entry, slot);
     }
     pthread_mutex_unlock(&e->mu);
@@ -125,7 +125,7 @@ static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry
                      const struct hvd_step *step)
 {
     pthread_mutex_lock(&e->mu);
-    set->is_join_pending = false;
+    set->locked.is_join_pending = false;
     entry->number = step->count;
     hvd_join_ended(e, entry);
     pthread_mutex_unlock(&e->mu);
@@ -136,14 +136,14 @@ static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry 
                     uint32_t index)
 {
     const uint64_t bit = (uint64_t)1 << (index % 64);
-    uint64_t *word = &set->queued_bits[index / 64];
+    uint64_t *word = &set->locked.queued_bits[index / 64];
 
     entry->slot = NULL;
     entry->index = HVD_CACHE_NO_SLOT;
     if (entry->is_listed)
         return;
     hvd_telemetry_named(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request);
-    hvd_entry_list_add(&set->queue, entry);
+    hvd_entry_list_add(&set->locked.queue, entry);
     if (!(*word & bit)) {
         hvd_add(&e->n_queued, 1);
         atomic_store(&e->is_urgent, true);
@@ -159,19 +159,19 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
     hvd_status_t st = HVD_OK;
 
     hvd_exec_plan_invalidate(set);
-    set->changed = set->epoch;
+    set->own.changed = set->own.epoch;
     pthread_mutex_lock(&e->mu);
-    struct hvd_cache_slot *slot = hvd_cache_at(set->cache, index);
-    struct hvd_entry *entry = slot ? hvd_cache_owner(set->cache, index) : NULL;
+    struct hvd_cache_slot *slot = hvd_cache_at(set->locked.cache, index);
+    struct hvd_entry *entry = slot ? hvd_cache_owner(set->locked.cache, index) : NULL;
     if (entry)
-        st = hvd_table_add(set->table, entry->request.name, entry, err);
+        st = hvd_table_add(set->locked.table, entry->request.name, entry, err);
     if (entry && st == HVD_OK) {
         requeue(e, set, entry, index);
-        hvd_cache_own(set->cache, index, NULL);
+        hvd_cache_own(set->locked.cache, index, NULL);
     }
     if (slot && st == HVD_OK) {
         hvd_entry_unsettle(e, slot);
-        hvd_cache_remove(set->cache, index);
+        hvd_cache_remove(set->locked.cache, index);
     }
     pthread_mutex_unlock(&e->mu);
     return st;
@@ -212,7 +212,8 @@ static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
                       hvd_op_name(step->kind), entry->name, hvd_op_name((int)entry->request.op));
     else
         st = agree(e, set, entry, step, err);
-    if (st != HVD_OK && (set->n_agreed == 0 || set->agreed[set->n_agreed - 1].entry != entry))
+    if (st != HVD_OK &&
+        (set->own.n_agreed == 0 || set->own.agreed[set->own.n_agreed - 1].entry != entry))
         hvd_entry_finish_unlocked(e, entry, HVD_ERR_SHUTDOWN, err ? err->msg : "");
     return st;
 }
@@ -231,7 +232,7 @@ static hvd_status_t apply_notice(struct hvd_engine *e, struct hvd_set *set,
     else if (step->kind == HVD_STEP_ABORT)
         hvd_job_end_abort(e, text);
     else
-        e->is_down = true;
+        e->own.is_down = true;
     return HVD_OK;
 }
 
@@ -249,9 +250,9 @@ static hvd_status_t apply_step(struct hvd_engine *e, struct hvd_set *set,
 /* What was agreed in a plan that cannot be followed to its end. */
 static void drop_agreed(struct hvd_engine *e, struct hvd_set *set, const char *reason)
 {
-    for (uint32_t i = 0; i < set->n_agreed; i++)
-        if (set->agreed[i].entry)
-            hvd_entry_finish_unlocked(e, set->agreed[i].entry, HVD_ERR_SHUTDOWN, reason);
+    for (uint32_t i = 0; i < set->own.n_agreed; i++)
+        if (set->own.agreed[i].entry)
+            hvd_entry_finish_unlocked(e, set->own.agreed[i].entry, HVD_ERR_SHUTDOWN, reason);
     hvd_exec_plan_forget(set);
 }
 
@@ -281,21 +282,21 @@ hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hv
 
     hvd_telemetry_plan(e->options.telemetry);
     /* Number 0 is the coordinator's last word, out of turn. */
-    if (reader.epoch != 0 && reader.epoch != set->epoch + 1)
+    if (reader.epoch != 0 && reader.epoch != set->own.epoch + 1)
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "plan %llu follows plan %llu",
-                      (unsigned long long)reader.epoch, (unsigned long long)set->epoch);
+                      (unsigned long long)reader.epoch, (unsigned long long)set->own.epoch);
     if (st == HVD_OK)
-        set->epoch = reader.epoch;
+        set->own.epoch = reader.epoch;
     if (st == HVD_OK && set->id == 0)
         adopt(e, &reader);
     if (st == HVD_OK && reader.n_words > 0)
         st = hvd_exec_plan_begin_bits(e, set, &reader, err);
-    while (st == HVD_OK && reader.left > 0 && !e->is_aborted) {
+    while (st == HVD_OK && reader.left > 0 && !e->own.is_aborted) {
         st = hvd_message_read_step(&reader, &step, err);
         if (st == HVD_OK)
             st = apply_step(e, set, &step, reader.fusion, err);
     }
-    if (st == HVD_OK && !e->is_aborted)
+    if (st == HVD_OK && !e->own.is_aborted)
         st = hvd_exec_plan_begin(e, set, reader.fusion, err);
     if (st == HVD_OK)
         return HVD_OK;

@@ -16,17 +16,17 @@
 /* Whether what this rank requests takes the way of what others do, without a message. */
 static bool serves_itself(const struct hvd_set *set)
 {
-    return set->negotiator || set->aggregator;
+    return set->own.negotiator || set->own.aggregator;
 }
 
-/* Sends set->message up the tree, if there is anything in it. */
+/* Sends set->own.message up the tree, if there is anything in it. */
 static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
-    if (set->message.len == 0)
+    if (set->own.message.len == 0)
         return HVD_OK;
     const hvd_status_t st =
-        hvd_membership_send_up(e, set, set->message.data, set->message.len, err);
-    hvd_buf_reset(&set->message);
+        hvd_membership_send_up(e, set, set->own.message.data, set->own.message.len, err);
+    hvd_buf_reset(&set->own.message);
     return st;
 }
 
@@ -45,14 +45,14 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
     if (serves_itself(set))
         return hvd_control_own_request(e, set, &merged, now_ns, err);
     const struct hvd_by by = {.ranges = &self, .n_ranges = 1, .refusal = merged.refusal};
-    if (set->message.len == 0)
-        st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
+    if (set->own.message.len == 0)
+        st = hvd_message_begin(&set->own.message, HVD_MESSAGE_REQUESTS, set->id);
     if (st == HVD_OK)
-        st = hvd_message_add_request(&set->message, &merged.request, &by);
+        st = hvd_message_add_request(&set->own.message, &merged.request, &by);
     if (st != HVD_OK)
-        return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
+        return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->own.message.len,
                         hvd_status_str(st));
-    return set->message.len >= REQUESTS_FLUSH ? send_message(e, set, err) : HVD_OK;
+    return set->own.message.len >= REQUESTS_FLUSH ? send_message(e, set, err) : HVD_OK;
 }
 
 static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
@@ -60,17 +60,17 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
 {
     hvd_status_t st;
 
-    hvd_slot_trace_requested(e, set, set->bits, n_words);
+    hvd_slot_trace_requested(e, set, set->own.bits, n_words);
     if (serves_itself(set)) {
         st = hvd_control_own_bits(e, set, n_words, now_ns, err);
     } else {
-        st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
+        st = hvd_message_bits(&set->own.message, set->id, set->own.epoch, set->own.bits, n_words);
         st = st == HVD_OK
                  ? send_message(e, set, err)
                  : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
     }
     for (uint32_t i = 0; i < n_words; i++)
-        set->bits[i] = 0;
+        set->own.bits[i] = 0;
     return st;
 }
 
@@ -100,7 +100,7 @@ static hvd_status_t send_outgoing(struct hvd_engine *e, struct hvd_set *set,
         if (!entry->slot)
             continue;
         const uint32_t word = entry->slot->index / 64;
-        set->bits[word] |= (uint64_t)1 << (entry->slot->index % 64);
+        set->own.bits[word] |= (uint64_t)1 << (entry->slot->index % 64);
         if (word >= what->n_words)
             what->n_words = word + 1;
     }
@@ -117,7 +117,7 @@ bool hvd_request_send_is_due(struct hvd_engine *e)
         return true;
     pthread_mutex_lock(&e->mu);
     const bool is_full = hvd_engine_is_full(e) || atomic_load(&e->is_leaving);
-    const int64_t since_ns = e->first_queued_ns;
+    const int64_t since_ns = e->locked.first_queued_ns;
     pthread_mutex_unlock(&e->mu);
     return is_full || hvd_engine_now_ns() - since_ns >= e->options.cycle_ns;
 }
@@ -125,14 +125,14 @@ bool hvd_request_send_is_due(struct hvd_engine *e)
 /* Takes what was submitted to the set. Holds mu. */
 static void take_queued(struct hvd_set *set)
 {
-    uint64_t *bits = set->bits;
+    uint64_t *bits = set->own.bits;
 
-    set->outgoing =
-        (struct hvd_outgoing){.first = set->queue.first, .n_words = set->n_queued_words};
-    set->bits = set->queued_bits;
-    set->queued_bits = bits;
-    set->queue = (struct hvd_entry_list){0};
-    set->n_queued_words = 0;
+    set->own.outgoing = (struct hvd_outgoing){.first = set->locked.queue.first,
+                                              .n_words = set->locked.n_queued_words};
+    set->own.bits = set->locked.queued_bits;
+    set->locked.queued_bits = bits;
+    set->locked.queue = (struct hvd_entry_list){0};
+    set->locked.n_queued_words = 0;
 }
 
 /* Takes what was submitted to any set. Holds mu. */
@@ -143,21 +143,21 @@ static void take_all(struct hvd_engine *e)
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i])
             take_queued(e->sets[i]);
-    e->queued_bytes = 0;
-    e->has_taken = true;
+    e->locked.queued_bytes = 0;
+    e->own.has_taken = true;
     atomic_store_explicit(&e->n_queued, 0, memory_order_release);
 }
 
 void hvd_request_send_take(struct hvd_engine *e)
 {
-    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0 && e->n_on_device == 0)
+    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0 && e->own.n_on_device == 0)
         take_all(e);
 }
 
 /* Whether anything is to be requested now: it has been taken from the queues then. */
 static bool has_taken(struct hvd_engine *e)
 {
-    if (e->has_taken)
+    if (e->own.has_taken)
         return true;
     if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 ||
         !hvd_request_send_is_due(e))
@@ -176,13 +176,13 @@ hvd_status_t hvd_request_send_queued(struct hvd_engine *e, int64_t now_ns, bool 
     if (!has_taken(e))
         return HVD_OK;
     *progressed = true;
-    e->has_taken = false;
+    e->own.has_taken = false;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
         struct hvd_set *set = e->sets[i];
         if (!set)
             continue;
-        struct hvd_outgoing what = set->outgoing;
-        set->outgoing = (struct hvd_outgoing){0};
+        struct hvd_outgoing what = set->own.outgoing;
+        set->own.outgoing = (struct hvd_outgoing){0};
         if (e->options.device && what.first)
             st = hvd_inputs_sift(e, set, &what.first, err);
         if (st == HVD_OK && (what.first || what.n_words > 0))

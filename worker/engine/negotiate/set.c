@@ -16,26 +16,26 @@ void hvd_set_destroy(struct hvd_set *set)
 {
     if (!set)
         return;
-    while (set->exec_plans) {
-        struct hvd_exec_plan *next = set->exec_plans->next;
-        hvd_exec_plan_destroy(set->exec_plans);
-        set->exec_plans = next;
+    while (set->own.exec_plans) {
+        struct hvd_exec_plan *next = set->own.exec_plans->next;
+        hvd_exec_plan_destroy(set->own.exec_plans);
+        set->own.exec_plans = next;
     }
-    hvd_free(set->spare);
+    hvd_free(set->own.spare);
     hvd_exec_plan_forget(set);
-    hvd_staging_set_destroy(set->on_device);
-    hvd_adasum_destroy(set->adasum);
-    hvd_free(set->agreed);
-    hvd_free(set->items);
-    hvd_free(set->batches);
-    hvd_free(set->bits);
-    hvd_free(set->queued_bits);
-    hvd_buf_fini(&set->message);
-    hvd_aggregator_destroy(set->aggregator);
-    hvd_heartbeat_destroy(set->heartbeat);
-    hvd_negotiator_destroy(set->negotiator);
-    hvd_table_destroy(set->table);
-    hvd_cache_destroy(set->cache);
+    hvd_staging_set_destroy(set->own.on_device);
+    hvd_adasum_destroy(set->own.adasum);
+    hvd_free(set->own.agreed);
+    hvd_free(set->own.items);
+    hvd_free(set->own.batches);
+    hvd_free(set->own.bits);
+    hvd_free(set->locked.queued_bits);
+    hvd_buf_fini(&set->own.message);
+    hvd_aggregator_destroy(set->own.aggregator);
+    hvd_heartbeat_destroy(set->own.heartbeat);
+    hvd_negotiator_destroy(set->own.negotiator);
+    hvd_table_destroy(set->locked.table);
+    hvd_cache_destroy(set->locked.cache);
     hvd_tree_node_fini(&set->node);
     hvd_tree_fini(&set->tree);
     hvd_free(set->ones);
@@ -76,7 +76,7 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
     if (st == HVD_OK)
         st = hvd_tree_node_init(&set->node, &set->tree, set->tree.position_of[set->self.rank], err);
     if (st == HVD_OK && set->node.n_children > 0 && set->self.rank != 0)
-        st = hvd_aggregator_create(&aggregator, &set->aggregator, err);
+        st = hvd_aggregator_create(&aggregator, &set->own.aggregator, err);
     return st;
 }
 
@@ -84,10 +84,10 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
  * was agreed is done. The progress owner's. */
 static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
 {
-    if (!set->is_ended || !e->infos[set->id].is_removed || set->todo || set->n_moving > 0 ||
-        set->unready.first)
+    if (!set->locked.is_ended || !e->locked.infos[set->id].is_removed || set->own.todo ||
+        set->own.n_moving > 0 || set->own.unready.first)
         return false;
-    for (const struct hvd_exec_plan *exec_plan = set->exec_plans; exec_plan;
+    for (const struct hvd_exec_plan *exec_plan = set->own.exec_plans; exec_plan;
          exec_plan = exec_plan->next)
         if (exec_plan->n_open > 0)
             return false;
@@ -96,7 +96,7 @@ static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
 
 bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set)
 {
-    const uint32_t end = hvd_cache_end(set->cache);
+    const uint32_t end = hvd_cache_end(set->locked.cache);
     const bool is_shared = set->self.size > 1;
     const uint32_t id = set->id;
 
@@ -104,8 +104,8 @@ bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set)
         return false;
     pthread_mutex_lock(&e->mu);
     for (uint32_t i = 0; i < end; i++)
-        if (hvd_cache_at(set->cache, i))
-            hvd_entry_unsettle(e, hvd_cache_at(set->cache, i));
+        if (hvd_cache_at(set->locked.cache, i))
+            hvd_entry_unsettle(e, hvd_cache_at(set->locked.cache, i));
     e->sets[id] = NULL;
     pthread_mutex_unlock(&e->mu);
     hvd_set_destroy(set);
@@ -134,16 +134,16 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
                                                        (uint32_t)(e->options.cycle_ns / 1000),
                                                    .host = name_host,
                                                    .host_ctx = e->transport};
-    hvd_status_t st = hvd_table_create(&set->table, err);
+    hvd_status_t st = hvd_table_create(&set->locked.table, err);
 
     if (st == HVD_OK)
-        st = hvd_cache_create(&set->cache, err);
+        st = hvd_cache_create(&set->locked.cache, err);
     if (st == HVD_OK)
         st = grow_tree(e, set, err);
     if (st == HVD_OK)
         st = hvd_beats_create(e, set, err);
     if (st == HVD_OK && set->self.rank == 0)
-        st = hvd_negotiator_create(&options, &set->negotiator, err);
+        st = hvd_negotiator_create(&options, &set->own.negotiator, err);
     return st;
 }
 
@@ -162,9 +162,9 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
     }
     set->id = id;
-    set->last = HVD_CACHE_NO_SLOT;
+    set->locked.last = HVD_CACHE_NO_SLOT;
     set->self.size = n_ranks;
-    hvd_buf_init(&set->message, HVD_MESSAGE_MAX);
+    hvd_buf_init(&set->own.message, HVD_MESSAGE_MAX);
     for (int i = 0; i < n_ranks; i++) {
         set->ranks[i] = ranks[i];
         set->ones[i] = 1;
@@ -194,13 +194,14 @@ static bool extend(uint64_t **words, uint32_t old, uint32_t n)
 
 hvd_status_t hvd_set_make_room(struct hvd_set *set)
 {
-    const uint32_t n = (hvd_cache_end(set->cache) + 63) / 64;
-    const uint32_t room = set->n_words * 2 > n ? set->n_words * 2 : n;
+    const uint32_t n = (hvd_cache_end(set->locked.cache) + 63) / 64;
+    const uint32_t room = set->locked.n_words * 2 > n ? set->locked.n_words * 2 : n;
 
-    if (n <= set->n_words)
+    if (n <= set->locked.n_words)
         return HVD_OK;
-    if (!extend(&set->bits, set->n_words, room) || !extend(&set->queued_bits, set->n_words, room))
+    if (!extend(&set->own.bits, set->locked.n_words, room) ||
+        !extend(&set->locked.queued_bits, set->locked.n_words, room))
         return HVD_ERR_NOMEM;
-    set->n_words = room;
+    set->locked.n_words = room;
     return HVD_OK;
 }

@@ -41,10 +41,11 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     char out[HVD_TEXT_MAX];
     struct hvd_text text = hvd_text_in(out, sizeof(out));
     const int64_t limit_ns = e->options.stall_shutdown_ns;
-    const bool is_looked_for = limit_ns > 0 && e->stalled_ns == 0 && !e->is_stall_reported;
-    const char *name =
-        is_looked_for ? hvd_negotiator_overdue(set->negotiator, now_ns - limit_ns, ranks, &n_ranks)
-                      : NULL;
+    const bool is_looked_for =
+        limit_ns > 0 && e->locked.stalled_ns == 0 && !e->own.is_stall_reported;
+    const char *name = is_looked_for ? hvd_negotiator_overdue(set->own.negotiator,
+                                                              now_ns - limit_ns, ranks, &n_ranks)
+                                     : NULL;
 
     if (!name)
         return HVD_OK;
@@ -56,7 +57,7 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
         hvd_membership_add_ranks(e, ranks, n_ranks, &text);
     else
         hvd_text_add(&text, "the other tensors of its group");
-    const char *why = hvd_negotiator_empty_group(set->negotiator, name);
+    const char *why = hvd_negotiator_empty_group(set->own.negotiator, name);
     if (why)
         hvd_text_add(&text, ": %.300s", why);
     trim_full_stop(out);
@@ -65,7 +66,7 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
         return hvd_membership_end_for_stall(e, out, err);
     /* Of another set: rank 0 hears of it as of any failure here. */
-    return set->id == 0 ? hvd_negotiator_leave(set->negotiator, (struct hvd_pos_range){.n = 1},
+    return set->id == 0 ? hvd_negotiator_leave(set->own.negotiator, (struct hvd_pos_range){.n = 1},
                                                true, out, err)
                         : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
 }
@@ -81,8 +82,8 @@ static int64_t leave_limit_ns(const struct hvd_engine *e)
 
 static bool has_left(const struct hvd_set *world, int position)
 {
-    return world->negotiator ? hvd_negotiator_has_left(world->negotiator, position)
-                             : hvd_aggregator_has_left(world->aggregator, position);
+    return world->own.negotiator ? hvd_negotiator_has_left(world->own.negotiator, position)
+                                 : hvd_aggregator_has_left(world->own.aggregator, position);
 }
 
 static bool have_all_left(const struct hvd_set *world, struct hvd_pos_range range)
@@ -118,15 +119,15 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
 {
     const struct hvd_set *world = e->sets[0];
     const int64_t limit_ns = leave_limit_ns(e);
-    const int64_t waited_ns = now_ns - e->stalled_ns;
+    const int64_t waited_ns = now_ns - e->locked.stalled_ns;
     int ranks[HVD_RANKS_NAMED];
     char cause[HVD_TEXT_MAX + 1];
     char out[HVD_TEXT_MAX];
     struct hvd_text text = hvd_text_in(out, sizeof(out));
 
-    if (e->is_down || e->reported_ns > 0 || waited_ns < limit_ns)
+    if (e->own.is_down || e->own.reported_ns > 0 || waited_ns < limit_ns)
         return HVD_OK;
-    const bool is_late = world->negotiator && waited_ns >= limit_ns + LEAVE_LATE_NS;
+    const bool is_late = world->own.negotiator && waited_ns >= limit_ns + LEAVE_LATE_NS;
     const int n_ranks = find_staying(world, is_late, ranks);
     if (n_ranks == 0)
         return HVD_OK;
@@ -144,20 +145,20 @@ hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t
 {
     struct hvd_buf report;
 
-    if (set->id == 0 && e->stalled_ns > 0 && (set->negotiator || set->aggregator))
+    if (set->id == 0 && e->locked.stalled_ns > 0 && (set->own.negotiator || set->own.aggregator))
         return end_leaving(e, now_ns, err);
-    if (set->aggregator) /* in time for the coordinator to name who is missing */
-        return hvd_aggregator_stalled(set->aggregator, now_ns, e->options.stall_warning_ns / 2,
+    if (set->own.aggregator) /* in time for the coordinator to name who is missing */
+        return hvd_aggregator_stalled(set->own.aggregator, now_ns, e->options.stall_warning_ns / 2,
                                       err);
-    if (!set->negotiator)
+    if (!set->own.negotiator)
         return HVD_OK;
     hvd_buf_init(&report, STALL_REPORT_MAX);
     hvd_status_t st =
-        hvd_negotiator_stalled(set->negotiator, now_ns, e->options.stall_warning_ns, &report);
+        hvd_negotiator_stalled(set->own.negotiator, now_ns, e->options.stall_warning_ns, &report);
     if (report.len > 0) { /* a report that was cut is still one */
         hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", report.data);
-        hvd_telemetry_stalled(e->options.telemetry, (int)hvd_negotiator_waiting(set->negotiator),
-                              report.data);
+        hvd_telemetry_stalled(e->options.telemetry,
+                              (int)hvd_negotiator_waiting(set->own.negotiator), report.data);
     }
     hvd_buf_fini(&report);
     if (st == HVD_ERR_NOMEM)
@@ -169,9 +170,9 @@ bool hvd_stalls_is_due(struct hvd_engine *e, int64_t now_ns)
 {
     const int64_t limit_ns = e->options.stall_warning_ns;
 
-    if (limit_ns == 0 || now_ns < e->next_stall_check_ns)
+    if (limit_ns == 0 || now_ns < e->own.next_stall_check_ns)
         return false;
-    e->next_stall_check_ns =
+    e->own.next_stall_check_ns =
         now_ns + (limit_ns / 8 < STALL_CHECK_NS ? limit_ns / 8 + 1 : STALL_CHECK_NS);
     return true;
 }

@@ -23,8 +23,8 @@ void hvd_end_cause_first(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1])
     const char *cause = NULL;
 
     pthread_mutex_lock(&e->mu);
-    if (e->cause && hvd_str_has_prefix(e->cause, SHUT_DOWN))
-        cause = e->cause + strlen(SHUT_DOWN);
+    if (e->locked.cause && hvd_str_has_prefix(e->locked.cause, SHUT_DOWN))
+        cause = e->locked.cause + strlen(SHUT_DOWN);
     snprintf(text, HVD_TEXT_MAX + 1, "%s", cause ? cause : "");
     pthread_mutex_unlock(&e->mu);
 }

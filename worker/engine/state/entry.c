@@ -17,7 +17,7 @@
 static bool add_block(struct hvd_engine *e)
 {
     const size_t align = _Alignof(struct hvd_entry);
-    const uint32_t twice = e->blocks ? e->blocks->n * 2 : FIRST_BLOCK;
+    const uint32_t twice = e->locked.blocks ? e->locked.blocks->n * 2 : FIRST_BLOCK;
     const uint32_t n = twice < LARGEST_BLOCK ? twice : LARGEST_BLOCK;
     struct hvd_entry_block *block =
         hvd_calloc(1, sizeof(*block) + align + n * sizeof(struct hvd_entry));
@@ -28,11 +28,11 @@ static bool add_block(struct hvd_engine *e)
     void *entries = (char *)(block + 1) + (past ? align - past : 0);
     block->entries = entries;
     block->n = n;
-    block->next = e->blocks;
-    e->blocks = block;
+    block->next = e->locked.blocks;
+    e->locked.blocks = block;
     for (uint32_t i = n; i > 0; i--) {
-        block->entries[i - 1].next = e->pool;
-        e->pool = &block->entries[i - 1];
+        block->entries[i - 1].next = e->locked.pool;
+        e->locked.pool = &block->entries[i - 1];
     }
     return true;
 }
@@ -48,8 +48,8 @@ void hvd_entry_refusal_destroy(struct hvd_refusal *refusal)
 
 void hvd_entries_destroy(struct hvd_engine *e)
 {
-    while (e->blocks) {
-        struct hvd_entry_block *block = e->blocks;
+    while (e->locked.blocks) {
+        struct hvd_entry_block *block = e->locked.blocks;
         for (uint32_t i = 0; i < block->n; i++) {
             struct hvd_entry *entry = &block->entries[i];
             hvd_output_destroy(entry->output);
@@ -58,24 +58,24 @@ void hvd_entries_destroy(struct hvd_engine *e)
             hvd_entry_refusal_destroy(entry->refusal);
             hvd_free(entry->name);
         }
-        e->blocks = block->next;
+        e->locked.blocks = block->next;
         hvd_free(block);
     }
-    e->pool = NULL;
+    e->locked.pool = NULL;
 }
 
 void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry)
 {
     entry->numbered_size = 0;
-    entry->next = e->pool;
-    e->pool = entry;
+    entry->next = e->locked.pool;
+    e->locked.pool = entry;
 }
 
 struct hvd_entry *hvd_entry_take(struct hvd_engine *e, size_t name_room)
 {
-    if (!e->pool && !add_block(e))
+    if (!e->locked.pool && !add_block(e))
         return NULL;
-    struct hvd_entry *entry = e->pool;
+    struct hvd_entry *entry = e->locked.pool;
     if (entry && entry->name_room < name_room) {
         char *name = hvd_realloc(entry->name, name_room, 1);
         if (!name)
@@ -84,7 +84,7 @@ struct hvd_entry *hvd_entry_take(struct hvd_engine *e, size_t name_room)
         entry->name_room = name_room;
     }
     if (entry)
-        e->pool = entry->next;
+        e->locked.pool = entry->next;
     return entry;
 }
 
@@ -119,7 +119,7 @@ static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd
     if (!entry)
         return NULL;
     entry->splits = s->splits ? copy_splits(s->splits, set->self.size) : NULL;
-    if ((s->splits && !entry->splits) || hvd_handles_add(&e->handles, entry) != HVD_OK) {
+    if ((s->splits && !entry->splits) || hvd_handles_add(&e->locked.handles, entry) != HVD_OK) {
         hvd_free(entry->splits);
         entry->splits = NULL;
         hvd_entry_put(e, entry);
@@ -167,7 +167,7 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_tr
     entry->waiter = NULL;
     if (!is_transient)
         return;
-    hvd_handles_remove(&e->handles, entry);
+    hvd_handles_remove(&e->locked.handles, entry);
     hvd_entry_put(e, entry);
 }
 

@@ -25,16 +25,9 @@ struct hvd_outgoing {
     uint32_t n_words;        /* of the set's `bits`, for all others */
 };
 
-/* A process set, as its members and nobody else has it. */
-struct hvd_set {
-    uint32_t id;
-    struct hvd_self self; /* in the set */
-    struct hvd_tree tree; /* over its ranks; constant, as the next one */
-    struct hvd_node node; /* this rank in it */
-    int *ranks;           /* of the job, by rank of the set; owned */
-    int64_t *ones;        /* by rank: each 1; owned */
-
-    /* guarded by mu */
+/* Of a process set, changed under mu alone; the progress owner reads what it alone changes
+ * without. */
+struct hvd_set_locked {
     struct hvd_cache *cache;
     struct hvd_table *table;     /* requested by name, not in a plan yet */
     struct hvd_entry_list queue; /* to be requested by name, or on a device; not sent yet */
@@ -46,8 +39,10 @@ struct hvd_set {
     uint64_t n_unnamed[HVD_REDUCESCATTER + 1]; /* tensors without a name, by operation */
     bool is_join_pending;
     uint32_t n_refusals; /* in the table, not answered yet */
+};
 
-    /* the progress owner's */
+/* Of a process set, the progress owner's: it needs no lock. */
+struct hvd_set_own {
     struct hvd_negotiator *negotiator; /* of the set's first rank; owned */
     struct hvd_aggregator *aggregator; /* of the tree's other inner nodes; owned */
     struct hvd_heartbeat *heartbeat;   /* owned; NULL: alone, or stalls are not looked for */
@@ -77,6 +72,19 @@ struct hvd_set {
     struct hvd_adasum *adasum;        /* its memory; owned; NULL: never used */
     struct hvd_entry_list unready;    /* their inputs are not there yet; not requested */
     struct hvd_set_device *on_device; /* owned; NULL: nothing of the set was on it yet */
+};
+
+/* A process set, as its members and nobody else has it. */
+struct hvd_set {
+    uint32_t id;
+    struct hvd_self self; /* in the set */
+    struct hvd_tree tree; /* over its ranks; constant, as the next one */
+    struct hvd_node node; /* this rank in it */
+    int *ranks;           /* of the job, by rank of the set; owned */
+    int64_t *ones;        /* by rank: each 1; owned */
+
+    struct hvd_set_locked locked;
+    struct hvd_set_own own;
 };
 
 /* How a set ends that was removed: its coordinator's word, which may come before this rank has

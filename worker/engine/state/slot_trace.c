@@ -15,16 +15,16 @@ static bool is_own(const struct hvd_request *request)
 
 bool hvd_slot_trace_is_drawn(struct hvd_engine *e, struct hvd_set *set)
 {
-    const uint32_t end = hvd_cache_end(set->cache);
+    const uint32_t end = hvd_cache_end(set->locked.cache);
 
     if (!(hvd_slot_trace_on(e) & HVD_TELEMETRY_TIMELINE))
         return false;
     const unsigned n_traced = hvd_telemetry_timelines(e->options.telemetry);
-    if (set->n_traced == n_traced)
+    if (set->own.n_traced == n_traced)
         return true;
-    set->n_traced = n_traced;
+    set->own.n_traced = n_traced;
     for (uint32_t i = 0; i < end; i++) {
-        const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, i);
+        const struct hvd_cache_slot *slot = hvd_cache_at(set->locked.cache, i);
         if (slot)
             hvd_slot_trace_put(e, set, slot);
     }
@@ -35,7 +35,8 @@ void hvd_slot_trace_put(struct hvd_engine *e, struct hvd_set *set,
                         const struct hvd_cache_slot *slot)
 {
     if ((hvd_slot_trace_on(e) & HVD_TELEMETRY_TIMELINE) &&
-        set->n_traced == hvd_telemetry_timelines(e->options.telemetry) && !is_own(&slot->request))
+        set->own.n_traced == hvd_telemetry_timelines(e->options.telemetry) &&
+        !is_own(&slot->request))
         hvd_telemetry_record_slot(e->options.telemetry, set->id, slot->index, &slot->request);
 }
 
@@ -54,9 +55,9 @@ static uint64_t meant(const struct hvd_set *set, const struct hvd_reader *bits, 
 {
     uint64_t word = hvd_message_word(bits, w);
 
-    for (uint64_t left = bits->epoch < set->changed ? word : 0; left != 0; left &= left - 1) {
+    for (uint64_t left = bits->epoch < set->own.changed ? word : 0; left != 0; left &= left - 1) {
         const uint32_t bit = (uint32_t)__builtin_ctzll(left);
-        const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, w * 64 + bit);
+        const struct hvd_cache_slot *slot = hvd_cache_at(set->locked.cache, w * 64 + bit);
         if (!slot || slot->since > bits->epoch)
             word &= ~((uint64_t)1 << bit);
     }
@@ -69,7 +70,7 @@ static void trace_each_ready(const struct hvd_engine *e, const struct hvd_set *s
 {
     for (; word != 0; word &= word - 1) {
         const struct hvd_cache_slot *slot =
-            hvd_cache_at(set->cache, w * 64 + (uint32_t)__builtin_ctzll(word));
+            hvd_cache_at(set->locked.cache, w * 64 + (uint32_t)__builtin_ctzll(word));
         if (slot && !is_own(&slot->request))
             hvd_telemetry_ready(e->options.telemetry, rank, &slot->request, true);
     }

@@ -16,17 +16,8 @@
 /* See control.h. */
 struct hvd_early;
 
-struct hvd_engine {
-    struct hvd_topology topology;      /* constant */
-    struct hvd_engine_options options; /* constant, but for cycle_ns and fusion_bytes, which the
-                                          progress owner changes under mu */
-    pthread_t owner;                   /* constant: who made it; drives alone if thread_bound */
-    pthread_t background;
-    bool has_background; /* guarded by the caller of shutdown */
-    bool is_crowded;     /* constant: more ranks on this host than processors, so never spin */
-
-    pthread_mutex_t mu; /* never held while calling a log or the transport, but for listen, wake */
-    /* guarded by mu */
+/* Of the engine, changed under mu alone. */
+struct hvd_engine_locked {
     struct hvd_handles handles;
     struct hvd_set_info *infos;     /* of every set, as all ranks know it; owned */
     struct hvd_entry *pool;         /* transient entries to be used again */
@@ -46,22 +37,10 @@ struct hvd_engine {
     bool is_ended;      /* nothing may be submitted: `cause` says why */
     int64_t stalled_ns; /* when a stall ended the job, in order; 0: none has */
     char *cause;        /* owned; NULL when there was no memory for it */
-    /* set under mu, read anywhere */
-    atomic_size_t n_queued;
-    atomic_size_t n_outstanding; /* submitted and not done */
-    atomic_size_t n_waiters;
-    atomic_ulong n_submitted;
-    atomic_bool is_leaving;       /* shutdown was called here */
-    atomic_bool is_urgent;        /* somebody polls: what is queued is not held back */
-    atomic_bool has_lost_refusal; /* there was no memory to announce one */
-    atomic_bool is_over; /* every rank has left, or nothing can be heard of them any more */
+};
 
-    struct hvd_set *
-        *sets; /* by number; changed by the progress owner under mu; owned; may have gaps */
-    uint32_t n_sets;
-
-    /* the progress owner's */
-    struct hvd_transport *transport;
+/* Of the engine, the progress owner's: it needs no lock. */
+struct hvd_engine_own {
     struct horovod_output *orphans; /* of aborted collectives; owned */
     struct hvd_engine_counters
         counters;            /* see hvd_telemetry_add; the background counts its wake-ups */
@@ -85,6 +64,35 @@ struct hvd_engine {
     char reported[HVD_TEXT_MAX]; /* ... and what */
 };
 
+struct hvd_engine {
+    struct hvd_topology topology;      /* constant */
+    struct hvd_engine_options options; /* constant, but for cycle_ns and fusion_bytes, which the
+                                          progress owner changes under mu */
+    pthread_t owner;                   /* constant: who made it; drives alone if thread_bound */
+    pthread_t background;
+    bool has_background; /* guarded by the caller of shutdown */
+    bool is_crowded;     /* constant: more ranks on this host than processors, so never spin */
+
+    pthread_mutex_t mu; /* never held while calling a log or the transport, but for listen, wake */
+    struct hvd_engine_locked locked;
+    /* set under mu, read anywhere */
+    atomic_size_t n_queued;
+    atomic_size_t n_outstanding; /* submitted and not done */
+    atomic_size_t n_waiters;
+    atomic_ulong n_submitted;
+    atomic_bool is_leaving;       /* shutdown was called here */
+    atomic_bool is_urgent;        /* somebody polls: what is queued is not held back */
+    atomic_bool has_lost_refusal; /* there was no memory to announce one */
+    atomic_bool is_over; /* every rank has left, or nothing can be heard of them any more */
+
+    struct hvd_set *
+        *sets; /* by number; changed by the progress owner under mu; owned; may have gaps */
+    uint32_t n_sets;
+
+    struct hvd_transport *transport; /* the progress owner's, but for listen, wake */
+    struct hvd_engine_own own;
+};
+
 /* The set of that number, of which this rank is a member; NULL when there is none. */
 static inline struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id)
 {
@@ -94,7 +102,7 @@ static inline struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t 
 /* Whether as much is queued as moves at once. Caller holds mu. */
 static inline bool hvd_engine_is_full(const struct hvd_engine *e)
 {
-    return e->options.fusion_bytes > 0 && e->queued_bytes >= e->options.fusion_bytes;
+    return e->options.fusion_bytes > 0 && e->locked.queued_bytes >= e->options.fusion_bytes;
 }
 
 /* Adds to a number that only holders of mu change. mu. */

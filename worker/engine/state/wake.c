@@ -19,15 +19,15 @@ void hvd_wake_refuse(struct hvd_strview name, struct hvd_err *err)
 /* Ends the progress owner's sleep if it sleeps. Holds mu. */
 void hvd_wake_sleeper(struct hvd_engine *e)
 {
-    if (e->sleeper)
-        pthread_cond_signal(e->sleeper);
-    else if (e->is_asleep)
+    if (e->locked.sleeper)
+        pthread_cond_signal(e->locked.sleeper);
+    else if (e->locked.is_asleep)
         e->transport->ops->wake(e->transport);
 }
 
 void hvd_wake_owner(struct hvd_engine *e)
 {
     hvd_wake_sleeper(e);
-    if (!e->has_progress_owner)
-        pthread_cond_signal(&e->background_cond);
+    if (!e->locked.has_progress_owner)
+        pthread_cond_signal(&e->locked.background_cond);
 }

@@ -30,7 +30,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     part->is_behind = false;
     part->is_part = true;
     part->ready = NULL;
-    if (hvd_table_add(set->table, part->request.name, part, NULL) != HVD_OK) {
+    if (hvd_table_add(set->locked.table, part->request.name, part, NULL) != HVD_OK) {
         hvd_entry_put(e, part);
         return NULL;
     }
@@ -42,17 +42,17 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
 /* Requested behind everything that was submitted to the set. Holds mu. */
 static void queue_part(struct hvd_engine *e, struct hvd_entry *part)
 {
-    part->set->is_join_pending = true;
+    part->set->locked.is_join_pending = true;
     part->is_listed = true;
-    hvd_entry_list_add(&part->set->queue, part);
+    hvd_entry_list_add(&part->set->locked.queue, part);
     hvd_add(&e->n_queued, 1);
 }
 
 /* Whether the set waits for this rank, and does not know yet that it joins. */
 static bool is_concerned(const struct hvd_engine *e, const struct hvd_set *set)
 {
-    return set && set->self.size > 1 && !set->is_ended && !set->is_join_pending &&
-           !e->infos[set->id].is_removed;
+    return set && set->self.size > 1 && !set->locked.is_ended && !set->locked.is_join_pending &&
+           !e->locked.infos[set->id].is_removed;
 }
 
 hvd_status_t hvd_join_begin(struct hvd_engine *e, struct hvd_entry *join)
@@ -67,14 +67,14 @@ hvd_status_t hvd_join_begin(struct hvd_engine *e, struct hvd_entry *join)
             st = HVD_ERR_NOMEM;
     for (uint32_t i = 1; i < e->n_sets; i++) {
         struct hvd_entry *part =
-            e->sets[i] ? hvd_table_find(e->sets[i]->table, join->request.name) : NULL;
+            e->sets[i] ? hvd_table_find(e->sets[i]->locked.table, join->request.name) : NULL;
         if (!part || !part->is_part || part->join != join)
             continue;
         if (st == HVD_OK) {
             queue_part(e, part);
             continue;
         }
-        hvd_table_take(e->sets[i]->table, join->request.name);
+        hvd_table_take(e->sets[i]->locked.table, join->request.name);
         hvd_entry_put(e, part);
     }
     return st;
@@ -85,8 +85,9 @@ hvd_status_t hvd_join_enter(struct hvd_engine *e, struct hvd_set *set)
     hvd_status_t st = HVD_OK;
 
     pthread_mutex_lock(&e->mu);
-    if (set->id != 0 && e->sets[0]->is_join_pending && is_concerned(e, set)) {
-        struct hvd_entry *join = hvd_table_find(e->sets[0]->table, hvd_strview_of(HVD_JOIN_NAME));
+    if (set->id != 0 && e->sets[0]->locked.is_join_pending && is_concerned(e, set)) {
+        struct hvd_entry *join =
+            hvd_table_find(e->sets[0]->locked.table, hvd_strview_of(HVD_JOIN_NAME));
         struct hvd_entry *part = join ? add_part(e, set, join) : NULL;
         if (part)
             queue_part(e, part);
@@ -113,7 +114,7 @@ void hvd_join_forget(const struct hvd_engine *e, const struct hvd_entry *join)
 {
     for (uint32_t i = 1; i < e->n_sets; i++) {
         struct hvd_entry *part =
-            e->sets[i] ? hvd_table_find(e->sets[i]->table, join->request.name) : NULL;
+            e->sets[i] ? hvd_table_find(e->sets[i]->locked.table, join->request.name) : NULL;
         if (part && part->is_part && part->join == join)
             part->join = NULL;
     }

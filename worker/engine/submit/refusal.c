@@ -37,7 +37,8 @@ static struct hvd_entry *find_head(const struct hvd_set *set, struct hvd_strview
 
     if (!hvd_group_name_parse(name, &group) || group.i == 1)
         return NULL;
-    return hvd_table_find(set->table, hvd_group_name_of(&group, 1, group.n, text, sizeof(text)));
+    return hvd_table_find(set->locked.table,
+                          hvd_group_name_of(&group, 1, group.n, text, sizeof(text)));
 }
 
 static bool is_refused(const struct hvd_entry *entry)
@@ -51,7 +52,7 @@ struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview
 
     if (is_refused(head))
         return head;
-    struct hvd_entry *entry = hvd_table_find(set->table, name);
+    struct hvd_entry *entry = hvd_table_find(set->locked.table, name);
     return is_refused(entry) ? entry : NULL;
 }
 
@@ -135,13 +136,13 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     entry->is_own = false;
     entry->is_behind = false;
     entry->is_part = false;
-    if (hvd_table_add(set->table, entry->request.name, entry, NULL) != HVD_OK) {
+    if (hvd_table_add(set->locked.table, entry->request.name, entry, NULL) != HVD_OK) {
         hvd_entry_refusal_destroy(refusal);
         hvd_entry_put(e, entry);
         return NULL;
     }
     entry->refusal = refusal;
-    set->n_refusals++;
+    set->locked.n_refusals++;
     return entry;
 }
 
@@ -149,7 +150,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
 static void queue(struct hvd_engine *e, struct hvd_entry *entry)
 {
     entry->is_listed = true;
-    hvd_entry_list_add(&entry->set->queue, entry);
+    hvd_entry_list_add(&entry->set->locked.queue, entry);
     hvd_add(&e->n_queued, 1);
     atomic_store(&e->is_urgent, true);
 }
@@ -160,7 +161,7 @@ static void let_go(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *
     hvd_entry_refusal_destroy(entry->refusal);
     entry->refusal = NULL;
     entry->is_listed = false;
-    set->n_refusals--;
+    set->locked.n_refusals--;
     hvd_entry_put(e, entry);
 }
 
@@ -224,18 +225,20 @@ static bool is_refused_by_head(struct hvd_strview name)
 static bool is_awaited(const struct hvd_engine *e, const struct hvd_set *set,
                        const struct hvd_refused *refused)
 {
-    return set && set->self.size > 1 && !set->is_ended && !set->is_join_pending &&
-           !e->sets[0]->is_join_pending && !e->is_ended && !atomic_load(&e->is_leaving) &&
-           !e->infos[set->id].is_removed && refused->name.len > 0 &&
-           refused->name.len <= HVD_NAME_MAX && set->n_refusals < REFUSALS_MAX;
+    return set && set->self.size > 1 && !set->locked.is_ended && !set->locked.is_join_pending &&
+           !e->sets[0]->locked.is_join_pending && !e->locked.is_ended &&
+           !atomic_load(&e->is_leaving) && !e->locked.infos[set->id].is_removed &&
+           refused->name.len > 0 && refused->name.len <= HVD_NAME_MAX &&
+           set->locked.n_refusals < REFUSALS_MAX;
 }
 
 /* Whether the name is pending: that is what the others wait for. Holds mu. */
 static bool is_pending(const struct hvd_set *set, struct hvd_strview name)
 {
-    const struct hvd_cache_slot *slot = hvd_cache_find(set->cache, name);
+    const struct hvd_cache_slot *slot = hvd_cache_find(set->locked.cache, name);
 
-    return hvd_table_find(set->table, name) || (slot && hvd_cache_owner(set->cache, slot->index));
+    return hvd_table_find(set->locked.table, name) ||
+           (slot && hvd_cache_owner(set->locked.cache, slot->index));
 }
 
 void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
@@ -243,7 +246,7 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
     pthread_mutex_lock(&e->mu);
     struct hvd_set *set = hvd_set_find(e, refused->set);
     if (is_awaited(e, set, refused) && !is_refused_by_head(refused->name)) {
-        struct hvd_entry *entry = hvd_table_find(set->table, refused->name);
+        struct hvd_entry *entry = hvd_table_find(set->locked.table, refused->name);
         if (is_refused(entry)) {
             refuse_again(entry->refusal, refused);
         } else if (!is_pending(set, refused->name)) {
@@ -265,7 +268,7 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
 static hvd_status_t release(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                             hvd_status_t before, struct hvd_err *err)
 {
-    const hvd_status_t st = hvd_table_add(set->table, entry->request.name, entry, err);
+    const hvd_status_t st = hvd_table_add(set->locked.table, entry->request.name, entry, err);
 
     entry->is_behind = false;
     if (st == HVD_OK)
@@ -282,7 +285,7 @@ hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
     hvd_status_t st = HVD_OK;
 
     if (refusal->n_again > 0) {
-        st = hvd_table_add(set->table, entry->request.name, entry, err);
+        st = hvd_table_add(set->locked.table, entry->request.name, entry, err);
         if (st == HVD_OK) {
             queue(e, entry);
             take_again(entry);

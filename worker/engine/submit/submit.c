@@ -26,23 +26,23 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
 {
     struct hvd_err reported = {0};
 
-    if (e->is_ended || atomic_load(&e->is_leaving)) {
+    if (e->locked.is_ended || atomic_load(&e->is_leaving)) {
         (void)HVD_FAIL(&reported, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
-                       e->cause ? e->cause : "Horovod has been shut down.",
+                       e->locked.cause ? e->locked.cause : "Horovod has been shut down.",
                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
                        s->request.name.data);
         hvd_end_cause_note(reported.msg);
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", reported.msg);
     }
-    if (s->set < e->n_sets && e->infos[s->set].is_removed)
+    if (s->set < e->n_sets && e->locked.infos[s->set].is_removed)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
     if (!set)
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                         "%s: Process set provided does not exist, or has not been registered.",
                         hvd_op_name((int)s->request.op));
-    if (set->is_ended)
+    if (set->locked.is_ended)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
-                        e->cause ? e->cause : "Horovod has been shut down.");
+                        e->locked.cause ? e->locked.cause : "Horovod has been shut down.");
     if (s->is_waited_now && !hvd_wake_may_own(e)) {
         hvd_wake_refuse(s->request.name, err);
         return HVD_ERR_STATE;
@@ -50,7 +50,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
     if (s->request.device != HVD_CPU && !e->options.device)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the tensor is on a device, and this rank has none");
-    if (set->is_join_pending || e->sets[0]->is_join_pending)
+    if (set->locked.is_join_pending || e->sets[0]->locked.is_join_pending)
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "this rank has joined: nothing can be submitted until every rank has");
     return HVD_OK;
@@ -69,19 +69,19 @@ static struct hvd_cache_slot *matching_slot(struct hvd_cache_slot *slot,
 /* The slot that is expected next, a guess; NULL when there is none. Holds mu. */
 static struct hvd_cache_slot *expected_slot(const struct hvd_set *set)
 {
-    const struct hvd_cache_slot *last = hvd_cache_at(set->cache, set->last);
+    const struct hvd_cache_slot *last = hvd_cache_at(set->locked.cache, set->locked.last);
 
-    return last ? hvd_cache_at(set->cache, last->follower) : NULL;
+    return last ? hvd_cache_at(set->locked.cache, last->follower) : NULL;
 }
 
 /* The slot was submitted behind the last one. Holds mu. */
 static void learn_order(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
-    struct hvd_cache_slot *last = hvd_cache_at(set->cache, set->last);
+    struct hvd_cache_slot *last = hvd_cache_at(set->locked.cache, set->locked.last);
 
     if (last && last->follower != slot->index)
         last->follower = slot->index;
-    set->last = slot->index;
+    set->locked.last = slot->index;
 }
 
 /* Takes a tensor in whose name was refused just before: it is requested once that is answered, so
@@ -113,13 +113,14 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
 
     if (st != HVD_OK)
         return st;
-    struct hvd_entry *refused = set->n_refusals ? hvd_refusal_find(set, s->request.name) : NULL;
+    struct hvd_entry *refused =
+        set->locked.n_refusals ? hvd_refusal_find(set, s->request.name) : NULL;
     if (refused)
         return accept_behind(e, s, refused, out, err);
-    struct hvd_cache_slot *slot = hvd_cache_find(set->cache, s->request.name);
+    struct hvd_cache_slot *slot = hvd_cache_find(set->locked.cache, s->request.name);
     struct hvd_cache_slot *match = matching_slot(slot, &s->request);
-    if ((slot && hvd_cache_owner(set->cache, slot->index)) ||
-        (match && hvd_table_find(set->table, s->request.name)))
+    if ((slot && hvd_cache_owner(set->locked.cache, slot->index)) ||
+        (match && hvd_table_find(set->locked.table, s->request.name)))
         return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
     struct hvd_entry *entry = hvd_entry_create(e, s, match);
     if (!entry)
@@ -127,9 +128,9 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
     if (match) {
         entry->slot = match;
         entry->index = match->index;
-        hvd_cache_own(set->cache, match->index, entry);
+        hvd_cache_own(set->locked.cache, match->index, entry);
     } else {
-        st = hvd_table_add(set->table, entry->request.name, entry, err);
+        st = hvd_table_add(set->locked.table, entry->request.name, entry, err);
     }
     if (st != HVD_OK) {
         hvd_entry_recycle(e, entry, true);
@@ -145,11 +146,11 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     bool is_transient = false;
 
     if (entry->slot)
-        hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
+        hvd_cache_own(entry->set->locked.cache, entry->slot->index, NULL);
     else if (entry->is_behind)
         hvd_refusal_unfollow(entry);
     else
-        hvd_table_take(entry->set->table, entry->request.name);
+        hvd_table_take(entry->set->locked.table, entry->request.name);
     (void)hvd_handles_end(entry, entry->handle, &is_transient);
     hvd_entry_recycle(e, entry, is_transient);
 }
@@ -158,10 +159,10 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
  * due. Holds mu. */
 static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now)
 {
-    e->queued_bytes += bytes;
+    e->locked.queued_bytes += bytes;
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
-        e->first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
-        e->is_new_batch = true;
+        e->locked.first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
+        e->locked.is_new_batch = true;
     }
     hvd_add(&e->n_outstanding, 1);
     hvd_add(&e->n_submitted, 1);
@@ -173,9 +174,9 @@ static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     const uint32_t word = slot->index / 64;
 
-    set->queued_bits[word] |= (uint64_t)1 << (slot->index % 64);
-    if (word >= set->n_queued_words)
-        set->n_queued_words = word + 1;
+    set->locked.queued_bits[word] |= (uint64_t)1 << (slot->index % 64);
+    if (word >= set->locked.n_queued_words)
+        set->locked.n_queued_words = word + 1;
 }
 
 /* The tensor is on its way from here on. Holds mu. */
@@ -195,7 +196,7 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
     hvd_telemetry_submitted(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
                             bit != NULL);
     if (entry->request.op == HVD_JOIN)
-        entry->set->is_join_pending = true;
+        entry->set->locked.is_join_pending = true;
     if (entry->slot)
         learn_order(entry->set, entry->slot);
     if (entry->is_behind)
@@ -205,7 +206,7 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
         return;
     }
     entry->is_listed = true;
-    hvd_entry_list_add(&entry->set->queue, entry);
+    hvd_entry_list_add(&entry->set->locked.queue, entry);
 }
 
 /* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
@@ -214,11 +215,12 @@ static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
     const bool is_full = hvd_engine_is_full(e);
 
     /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
-    const bool must_receive = is_full || (e->is_asleep && e->is_new_batch) ||
+    const bool must_receive = is_full || (e->locked.is_asleep && e->locked.is_new_batch) ||
                               atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
 
-    e->is_new_batch = false;
-    if (e->has_progress_owner ? must_receive : (!is_waited_now && (e->is_deep || is_full)))
+    e->locked.is_new_batch = false;
+    if (e->locked.has_progress_owner ? must_receive
+                                     : (!is_waited_now && (e->locked.is_deep || is_full)))
         hvd_wake_owner(e);
 }
 
@@ -253,7 +255,7 @@ static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_des
  */
 static void fetch_ahead(const struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
-    const struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
+    const struct hvd_cache_slot *next = hvd_cache_at(set->locked.cache, slot->follower);
 
     if (!next)
         return;
@@ -265,9 +267,10 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_cache_slot *
 /* Whether the set takes what is expected. Holds mu. */
 static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_waited_now)
 {
-    return set && !set->is_ended && !set->is_join_pending && !e->sets[0]->is_join_pending &&
-           set->n_refusals == 0 && !e->is_ended && !atomic_load(&e->is_leaving) &&
-           !e->infos[set->id].is_removed && (!is_waited_now || hvd_wake_may_own(e));
+    return set && !set->locked.is_ended && !set->locked.is_join_pending &&
+           !e->sets[0]->locked.is_join_pending && set->locked.n_refusals == 0 &&
+           !e->locked.is_ended && !atomic_load(&e->is_leaving) &&
+           !e->locked.infos[set->id].is_removed && (!is_waited_now || hvd_wake_may_own(e));
 }
 
 /* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.
@@ -275,7 +278,7 @@ static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_wai
 static bool is_expected(const struct hvd_set *set, const struct hvd_cache_slot *slot,
                         const struct hvd_described *d)
 {
-    if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
+    if (!slot || !is_described(slot, d) || hvd_cache_owner(set->locked.cache, slot->index))
         return false;
     const struct hvd_entry *slot_entry = slot->slot_entry;
     const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
@@ -294,7 +297,7 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
     entry->data = d->output;
     entry->slot = slot;
     hvd_handles_renew(entry);
-    hvd_cache_own(set->cache, slot->index, entry);
+    hvd_cache_own(set->locked.cache, slot->index, entry);
     count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
     hvd_telemetry_submitted(e->options.telemetry, (uint64_t)entry->handle, &entry->request, true);
     queue_bit(set, slot);
@@ -327,7 +330,7 @@ static bool is_expected_group(const struct hvd_set *set, const struct hvd_cache_
     for (uint32_t k = 0; k < n; k++) {
         if (!is_expected(set, slot, &d[(first + k) % n]) || slot->group != group)
             return false;
-        slot = hvd_cache_at(set->cache, slot->follower);
+        slot = hvd_cache_at(set->locked.cache, slot->follower);
     }
     return true;
 }
@@ -343,7 +346,7 @@ bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_des
     const bool is_taken = is_expected_group(set, slot, d, n, first);
     for (uint32_t k = 0; is_taken && slot && k < n; k++) {
         const uint32_t i = (first + k) % n;
-        struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
+        struct hvd_cache_slot *next = hvd_cache_at(set->locked.cache, slot->follower);
         handles[i] = take_expected(e, set, slot, &d[i]);
         slot = next;
     }
@@ -393,9 +396,9 @@ static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, 
         struct hvd_entry *entry = entries[i];
         if (!entry->slot)
             continue;
-        st = hvd_table_add(entry->set->table, entry->request.name, entry, err);
+        st = hvd_table_add(entry->set->locked.table, entry->request.name, entry, err);
         if (st == HVD_OK) {
-            hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
+            hvd_cache_own(entry->set->locked.cache, entry->slot->index, NULL);
             entry->slot = NULL;
         }
     }
@@ -425,7 +428,7 @@ static void number_group(struct hvd_entry *const *entries, uint32_t n)
 static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submission *submissions,
                                  uint32_t n, struct hvd_entry **entries, struct hvd_err *err)
 {
-    const uint32_t group = e->last_group == UINT32_MAX ? 1 : e->last_group + 1;
+    const uint32_t group = e->locked.last_group == UINT32_MAX ? 1 : e->locked.last_group + 1;
     hvd_status_t st = HVD_OK;
     uint32_t n_accepted = 0;
 
@@ -444,7 +447,7 @@ static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submissi
     }
     if (n > 1)
         number_group(entries, n);
-    e->last_group = group;
+    e->locked.last_group = group;
     return HVD_OK;
 }
 

@@ -23,7 +23,7 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
 {
     hvd_status_t st = hvd_control_publish_plan(e, set, progressed, err);
 
-    if (st == HVD_OK && (set->todo || set->n_moving > 0))
+    if (st == HVD_OK && (set->own.todo || set->own.n_moving > 0))
         st = hvd_fused_op_progress(e, set, progressed, err);
     return st;
 }
@@ -32,9 +32,9 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
 {
     /* how long tensors wait is told in seconds, and this is done in every step */
     const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_engine_coarse_now_ns() : 0;
-    hvd_status_t st = e->n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
+    hvd_status_t st = e->own.n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
 
-    e->now_ns = now_ns;
+    e->own.now_ns = now_ns;
     if (atomic_load_explicit(&e->has_lost_refusal, memory_order_relaxed) &&
         atomic_exchange(&e->has_lost_refusal, false))
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0,
@@ -44,7 +44,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
 
     if (st == HVD_OK)
         st = hvd_membership_send_leave(e, progressed, err);
-    if (st == HVD_OK && e->early)
+    if (st == HVD_OK && e->own.early)
         st = hvd_control_recv_early(e, now_ns, progressed, err);
     if (st == HVD_OK && e->topology.size > 1)
         st = hvd_control_recv(e, now_ns, progressed, err);
@@ -54,7 +54,8 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     if (st != HVD_OK || !hvd_stalls_is_due(e, now_ns))
         return st;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i] && (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK && !e->is_aborted)
+        if (e->sets[i] && (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK &&
+            !e->own.is_aborted)
             st = hvd_stalls_check(e, e->sets[i], now_ns, err);
     return st;
 }
@@ -64,7 +65,7 @@ static bool is_quiet(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++) {
         const struct hvd_set *set = e->sets[i];
-        if (set && (set->n_moving > 0 || set->todo || !set->is_ended))
+        if (set && (set->own.n_moving > 0 || set->own.todo || !set->locked.is_ended))
             return false;
     }
     return true;
@@ -77,18 +78,18 @@ bool hvd_progress_step(struct hvd_engine *e)
     hvd_status_t st = HVD_OK;
 
     hvd_err_clear(&err);
-    if (!e->is_aborted && !e->is_done)
+    if (!e->own.is_aborted && !e->own.is_done)
         st = step(e, &progressed, &err);
-    if (st == HVD_OK && e->is_down && !e->is_done && !e->is_aborted && is_quiet(e))
+    if (st == HVD_OK && e->own.is_down && !e->own.is_done && !e->own.is_aborted && is_quiet(e))
         st = hvd_membership_send_done(e, &err);
     if (st != HVD_OK) {
         hvd_job_end_fail(e, &err);
         progressed = true;
     }
-    if ((e->is_aborted || e->is_done) && !atomic_load(&e->is_over)) {
+    if ((e->own.is_aborted || e->own.is_done) && !atomic_load(&e->is_over)) {
         pthread_mutex_lock(&e->mu);
         atomic_store(&e->is_over, true);
-        for (struct hvd_waiter *w = e->waiters; w; w = w->next)
+        for (struct hvd_waiter *w = e->locked.waiters; w; w = w->next)
             if (!w->entry)
                 pthread_cond_signal(&w->cond);
         pthread_mutex_unlock(&e->mu);

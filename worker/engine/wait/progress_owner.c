@@ -79,7 +79,7 @@ static bool is_late(const struct hvd_waiter *w)
 static bool has_fused_ops(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
-        if (e->sets[i] && (e->sets[i]->todo || e->sets[i]->n_moving > 0))
+        if (e->sets[i] && (e->sets[i]->own.todo || e->sets[i]->own.n_moving > 0))
             return true;
     return false;
 }
@@ -88,27 +88,28 @@ static bool has_fused_ops(const struct hvd_engine *e)
  * mu. */
 static bool is_leave_watched(const struct hvd_engine *e)
 {
-    return e->stalled_ns > 0 && !atomic_load(&e->is_over);
+    return e->locked.stalled_ns > 0 && !atomic_load(&e->is_over);
 }
 
 /* Waking costs: only when there is something to drive, or others to hear while nothing is. It
  * sleeps so that it has to be woken for that only where somebody else drove for long. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
-    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
-                       ((!e->is_ended || is_leave_watched(e)) && hvd_control_serves_others(e))))
-        pthread_cond_signal(&e->background_cond);
+    if (e->locked.is_deep &&
+        (atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
+         ((!e->locked.is_ended || is_leave_watched(e)) && hvd_control_serves_others(e))))
+        pthread_cond_signal(&e->locked.background_cond);
 }
 
 /* Passes the right to drive on to a thread that waits, else to the background. Holds mu. */
 static void release_progress_owner(struct hvd_engine *e, const struct hvd_waiter *self)
 {
-    e->has_progress_owner = false;
-    if (e->must_stop) {
-        pthread_cond_broadcast(&e->background_cond);
+    e->locked.has_progress_owner = false;
+    if (e->locked.must_stop) {
+        pthread_cond_broadcast(&e->locked.background_cond);
         return;
     }
-    for (struct hvd_waiter *w = e->waiters; w; w = w->next) {
+    for (struct hvd_waiter *w = e->locked.waiters; w; w = w->next) {
         if (w != self && !is_waiter_done(e, w)) {
             pthread_cond_signal(&w->cond);
             return;
@@ -125,7 +126,7 @@ static int64_t hold_ns(const struct hvd_engine *e)
         atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
         hvd_engine_is_full(e))
         return 0;
-    int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
+    int64_t ns = e->locked.first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
     return ns > 0 ? ns : 0;
 }
 
@@ -144,7 +145,7 @@ static bool is_woken(const struct hvd_engine *e)
 {
     const struct hvd_transport_ops *ops = e->transport->ops;
 
-    return ops->listen && e->n_on_device == 0 && (!ops->wakes || ops->wakes(e->transport));
+    return ops->listen && e->own.n_on_device == 0 && (!ops->wakes || ops->wakes(e->transport));
 }
 
 /* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
@@ -154,11 +155,11 @@ static void sleep_in_transport(struct hvd_engine *e, int64_t ns)
     struct hvd_transport *t = e->transport;
     const uint32_t ticket = t->ops->listen(t);
 
-    e->is_asleep = true;
+    e->locked.is_asleep = true;
     pthread_mutex_unlock(&e->mu);
     t->ops->sleep(t, ticket, ns);
     pthread_mutex_lock(&e->mu);
-    e->is_asleep = false;
+    e->locked.is_asleep = false;
 }
 
 /* Sleeps unless work came in; who brings work signals cond. Does not hold mu. */
@@ -170,16 +171,17 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     if (held_ns > 0 && held_ns < ns)
         ns = held_ns;
     if ((atomic_load(&e->n_queued) == 0 || held_ns > 0) &&
-        !(is_background && (e->waiters || atomic_load(&e->is_leaving) || e->must_stop))) {
+        !(is_background &&
+          (e->locked.waiters || atomic_load(&e->is_leaving) || e->locked.must_stop))) {
         hvd_telemetry_slept(e->options.telemetry);
         if (is_woken(e)) {
             sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
         } else if (e->transport->ops->listen) { /* some peers wake, others do not */
             sleep_in_transport(e, ns);
         } else {
-            e->sleeper = cond;
+            e->locked.sleeper = cond;
             wait_for(cond, &e->mu, ns);
-            e->sleeper = NULL;
+            e->locked.sleeper = NULL;
         }
     }
     pthread_mutex_unlock(&e->mu);
@@ -189,7 +191,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
 static bool is_moving(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
-        if (e->sets[i] && e->sets[i]->n_moving > 0)
+        if (e->sets[i] && e->sets[i]->own.n_moving > 0)
             return true;
     return false;
 }
@@ -239,7 +241,7 @@ static bool is_little(const struct hvd_engine *e, const struct hvd_entry *entry)
     if (entry->request.device != HVD_CPU || entry->request.op == HVD_JOIN)
         return false;
     if (n_outstanding == atomic_load_explicit(&e->n_queued, memory_order_relaxed))
-        return e->queued_bytes <= BRIEF_BYTES;
+        return e->locked.queued_bytes <= BRIEF_BYTES;
     return n_outstanding == 1 &&
            entry->count * (int64_t)hvd_dtype_size((int)entry->request.dtype) <= BRIEF_BYTES;
 }
@@ -250,9 +252,10 @@ bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *wai
     unsigned n_steps = is_brief ? BRIEF_STEPS : UINT_MAX;
     unsigned n_idle = 0;
 
-    if (e->has_progress_owner || !hvd_wake_may_own(e) || (is_brief && !is_little(e, waiter->entry)))
+    if (e->locked.has_progress_owner || !hvd_wake_may_own(e) ||
+        (is_brief && !is_little(e, waiter->entry)))
         return false;
-    e->has_progress_owner = true;
+    e->locked.has_progress_owner = true;
     hvd_add(&e->n_waiters, 1);
     hvd_request_send_take(e); /* while mu is at hand */
     pthread_mutex_unlock(&e->mu);
@@ -261,23 +264,23 @@ bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *wai
     while (!is_waiter_done(e, waiter) && n_idle <= n_idle_max && --n_steps > 0);
     pthread_mutex_lock(&e->mu);
     hvd_add(&e->n_waiters, (size_t)-1);
-    e->has_progress_owner = false;
+    e->locked.has_progress_owner = false;
     return is_waiter_done(e, waiter);
 }
 
 void hvd_progress_owner_release(struct hvd_engine *e)
 {
-    if (!e->has_progress_owner)
+    if (!e->locked.has_progress_owner)
         release_progress_owner(e, NULL);
 }
 
 void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
 {
-    waiter->next = e->waiters;
-    e->waiters = waiter;
+    waiter->next = e->locked.waiters;
+    e->locked.waiters = waiter;
     atomic_fetch_add(&e->n_waiters, 1);
     while (!is_waiter_done(e, waiter) && !is_late(waiter)) {
-        if (e->has_progress_owner || !hvd_wake_may_own(e)) {
+        if (e->locked.has_progress_owner || !hvd_wake_may_own(e)) {
             hvd_wake_sleeper(e);
             if (waiter->deadline_ns > 0)
                 wait_until(&waiter->cond, &e->mu, waiter->deadline_ns);
@@ -286,21 +289,21 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
             continue;
         }
         struct backoff backoff = {0};
-        e->has_progress_owner = true;
+        e->locked.has_progress_owner = true;
         pthread_mutex_unlock(&e->mu);
         while (!is_waiter_done(e, waiter) && !(backoff.n_idle > SPIN_STEPS && is_late(waiter)))
             step_backing_off(e, &backoff, &waiter->cond, false);
         pthread_mutex_lock(&e->mu);
         release_progress_owner(e, waiter);
     }
-    struct hvd_waiter **at = &e->waiters;
+    struct hvd_waiter **at = &e->locked.waiters;
     while (*at != waiter)
         at = &(*at)->next;
     *at = waiter->next;
     /* With the last waiter gone, what else is outstanding is the background's to drive. One that
      * gave up may have been called to drive. */
     const bool is_last = atomic_fetch_sub(&e->n_waiters, 1) == 1;
-    if (e->has_progress_owner)
+    if (e->locked.has_progress_owner)
         return;
     if (is_last)
         wake_background(e);
@@ -310,9 +313,9 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
 
 bool hvd_progress_owner_once(struct hvd_engine *e)
 {
-    if (e->has_progress_owner || !hvd_wake_may_own(e))
+    if (e->locked.has_progress_owner || !hvd_wake_may_own(e))
         return false;
-    e->has_progress_owner = true;
+    e->locked.has_progress_owner = true;
     pthread_mutex_unlock(&e->mu);
     bool progressed = hvd_progress_step(e);
     pthread_mutex_lock(&e->mu);
@@ -325,10 +328,10 @@ static void drive_outstanding(struct hvd_engine *e)
 {
     struct backoff backoff = {0};
 
-    e->has_progress_owner = true;
+    e->locked.has_progress_owner = true;
     do {
         pthread_mutex_unlock(&e->mu);
-        step_backing_off(e, &backoff, &e->background_cond, true);
+        step_backing_off(e, &backoff, &e->locked.background_cond, true);
         pthread_mutex_lock(&e->mu);
     } while (has_work(e) && atomic_load(&e->n_waiters) == 0);
     release_progress_owner(e, NULL);
@@ -345,8 +348,8 @@ struct rest {
 /* Whether there is nothing for this rank to do, and nobody calls. Holds mu. */
 static bool is_idle(const struct hvd_engine *e)
 {
-    return atomic_load(&e->n_outstanding) == 0 && !e->waiters && !atomic_load(&e->is_leaving) &&
-           !e->must_stop;
+    return atomic_load(&e->n_outstanding) == 0 && !e->locked.waiters &&
+           !atomic_load(&e->is_leaving) && !e->locked.must_stop;
 }
 
 /* After a sleep without end. Holds mu. */
@@ -354,7 +357,7 @@ static void count_wakeup(struct hvd_engine *e)
 {
     if (!is_idle(e))
         return;
-    hvd_telemetry_add(&e->counters.idle_wakeups, 1);
+    hvd_telemetry_add(&e->own.counters.idle_wakeups, 1);
     hvd_telemetry_idled(e->options.telemetry);
 }
 
@@ -363,9 +366,9 @@ static bool has_waiting(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++) {
         const struct hvd_set *set = e->sets[i];
-        if (set && set->negotiator && hvd_negotiator_waiting(set->negotiator) > 0)
+        if (set && set->own.negotiator && hvd_negotiator_waiting(set->own.negotiator) > 0)
             return true;
-        if (set && set->aggregator && hvd_aggregator_waiting(set->aggregator) > 0)
+        if (set && set->own.aggregator && hvd_aggregator_waiting(set->own.aggregator) > 0)
             return true;
     }
     return false;
@@ -379,9 +382,9 @@ static int64_t probe_ns(const struct hvd_engine *e)
 
     if (warning_ns == 0 || e->topology.size == 1 || atomic_load(&e->is_over))
         return -1;
-    const bool is_active = !e->has_progress_owner && hvd_beats_are_active(e);
+    const bool is_active = !e->locked.has_progress_owner && hvd_beats_are_active(e);
     const int64_t ns = is_active ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
-    return e->stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
+    return e->locked.stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
 }
 
 /* How long the progress owner may sleep while other ranks may have something to say. */
@@ -390,7 +393,9 @@ static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
     const int64_t due_ns = e->options.stall_warning_ns / 8;
 
     if (is_woken(e))
-        return has_waiting(e) || hvd_beats_are_active(e) || e->stalled_ns > 0 ? SLEEP_WOKEN_NS : -1;
+        return has_waiting(e) || hvd_beats_are_active(e) || e->locked.stalled_ns > 0
+                   ? SLEEP_WOKEN_NS
+                   : -1;
     rest->look_ns = rest->look_ns ? rest->look_ns * 2 : e->options.idle_poll_ns;
     if (rest->look_ns > LOOK_MAX_NS)
         rest->look_ns = LOOK_MAX_NS;
@@ -403,13 +408,13 @@ static void listen_to_others(struct hvd_engine *e, struct rest *rest)
 {
     const int64_t ns = listen_ns(e, rest);
 
-    e->has_progress_owner = true;
+    e->locked.has_progress_owner = true;
     if (e->transport->ops->listen) {
         sleep_in_transport(e, ns);
     } else {
-        e->sleeper = &e->background_cond;
-        wait_for(&e->background_cond, &e->mu, ns);
-        e->sleeper = NULL;
+        e->locked.sleeper = &e->locked.background_cond;
+        wait_for(&e->locked.background_cond, &e->mu, ns);
+        e->locked.sleeper = NULL;
     }
     count_wakeup(e);
     release_progress_owner(e, NULL);
@@ -420,7 +425,7 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
 {
     const unsigned long n_submitted = atomic_load(&e->n_submitted);
     const int64_t now_ns = hvd_engine_now_ns();
-    const int64_t held_ns = e->waiters ? 0 : hold_ns(e);
+    const int64_t held_ns = e->locked.waiters ? 0 : hold_ns(e);
 
     if (n_submitted != rest->n_submitted) {
         rest->n_submitted = n_submitted;
@@ -428,26 +433,26 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
         rest->linger_until_ns = now_ns + LINGER_NS;
     }
     if (held_ns > 0) {
-        wait_for(&e->background_cond, &e->mu, held_ns);
+        wait_for(&e->locked.background_cond, &e->mu, held_ns);
         return;
     }
     /* A program in its loop submits again soon: looking is cheaper than being woken each time. */
     if (e->options.cycle_ns > 0 && now_ns < rest->linger_until_ns) {
-        wait_for(&e->background_cond, &e->mu,
+        wait_for(&e->locked.background_cond, &e->mu,
                  e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
         return;
     }
-    if (listens && !e->has_progress_owner && is_idle(e)) {
+    if (listens && !e->locked.has_progress_owner && is_idle(e)) {
         listen_to_others(e, rest);
         return;
     }
     const int64_t sleep_ns = probe_ns(e);
-    e->is_deep = true;
+    e->locked.is_deep = true;
     if (sleep_ns < 0)
-        pthread_cond_wait(&e->background_cond, &e->mu);
+        pthread_cond_wait(&e->locked.background_cond, &e->mu);
     else
-        rest->is_due = wait_for(&e->background_cond, &e->mu, sleep_ns);
-    e->is_deep = false;
+        rest->is_due = wait_for(&e->locked.background_cond, &e->mu, sleep_ns);
+    e->locked.is_deep = false;
     count_wakeup(e);
 }
 
@@ -458,18 +463,20 @@ void *hvd_progress_owner_background(void *arg)
 
     pthread_setname_np(pthread_self(), "horovod");
     pthread_mutex_lock(&e->mu);
-    while (!e->must_stop) {
-        const bool is_free = !e->has_progress_owner && !e->waiters;
+    while (!e->locked.must_stop) {
+        const bool is_free = !e->locked.has_progress_owner && !e->locked.waiters;
         if (is_free && has_work(e)) {
             drive_outstanding(e);
             continue;
         }
-        const bool looks = (!e->is_ended || is_leave_watched(e)) && hvd_control_serves_others(e);
+        const bool looks =
+            (!e->locked.is_ended || is_leave_watched(e)) && hvd_control_serves_others(e);
         if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
             hvd_progress_owner_once(e)) /* leaves mu for a while: look again */
             rest.look_ns = 0;
         rest.is_due = false;
-        if (e->must_stop || (!e->has_progress_owner && !e->waiters && has_work(e)))
+        if (e->locked.must_stop ||
+            (!e->locked.has_progress_owner && !e->locked.waiters && has_work(e)))
             continue;
         sleep_well(e, &rest, looks);
     }

@@ -14,14 +14,14 @@
 
 int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
 {
-    struct hvd_entry *entry = hvd_handles_find(&e->handles, handle);
+    struct hvd_entry *entry = hvd_handles_find(&e->locked.handles, handle);
 
     if (!entry || hvd_entry_is_done(entry))
         return entry ? 1 : -1;
     pthread_mutex_lock(&e->mu);
     atomic_store(&e->is_urgent, true);
     hvd_progress_owner_once(e);
-    entry = hvd_handles_find(&e->handles, handle); /* mu was free in between */
+    entry = hvd_handles_find(&e->locked.handles, handle); /* mu was free in between */
     int result = entry ? hvd_entry_is_done(entry) : -1;
     pthread_mutex_unlock(&e->mu);
     return result;
@@ -51,7 +51,7 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
 /* The entry, which this thread may wait for; NULL when it cannot be waited for. Holds mu. */
 static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_err *err)
 {
-    struct hvd_entry *entry = hvd_handles_find(&e->handles, handle);
+    struct hvd_entry *entry = hvd_handles_find(&e->locked.handles, handle);
 
     if (!entry || entry->waiter) {
         hvd_err_set(err, HVD_ERR_NOT_FOUND, 0,
@@ -128,7 +128,7 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t ti
 hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                  struct hvd_outcome *outcome, struct hvd_err *err)
 {
-    if (hvd_handles_end_simply(&e->handles, handle)) {
+    if (hvd_handles_end_simply(&e->locked.handles, handle)) {
         if (outcome)
             *outcome = (struct hvd_outcome){0};
         return HVD_OK;

@@ -180,7 +180,7 @@ static void *live(void *arg)
         count(r, &r->n_told);
     }
     (void)hvd_engine_shutdown(r->engines[rank], NULL);
-    r->was_aborted[rank] = r->engines[rank]->is_aborted;
+    r->was_aborted[rank] = r->engines[rank]->own.is_aborted;
     if (rank != r->victim)
         count(r, &r->n_down);
     return NULL;
