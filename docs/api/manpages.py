@@ -123,7 +123,7 @@ def declaration(kind, line, code, where):
         return Declaration(found[1], "macro", found[0].replace("#define ", ""), line)
     plain = " ".join(without_comments(code).split())
     if plain.startswith("typedef"):
-        found = re.search(r"(\w+);$", plain)
+        found = re.match(r"typedef [^{(]*\(\*(\w+)\)\(", plain) or re.search(r"(\w+);$", plain)  # of a function, or of a value
         kept = without_comments(code).replace("\n\n", "\n")
         return Declaration(found[1], "type", kept, line, members=members_of(code) if "{" in code else [])
     found = re.fullmatch(r"HOROVOD_API (.*?)(\w+)\((.*)\);", plain)

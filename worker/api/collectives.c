@@ -26,6 +26,7 @@ struct call {
 /* What a call becomes; the submission borrows from the rest. */
 struct prepared {
     struct hvd_submission submission;
+    struct hvd_completion completion;
     bool is_known;   /* operation, name and process set can be told, whatever else is wrong */
     bool is_unnamed; /* gets a name once all is checked */
     char name[MADE_NAME_MAX];
@@ -64,6 +65,37 @@ static hvd_status_t check_fields(const horovod_tensor_t *tensor, struct hvd_err 
     if (tensor->ndim > 0 && !tensor->shape)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "shape is NULL");
     return HVD_OK;
+}
+
+/* --- Tensors that nobody waits for -------------------------------------------------------------
+ */
+
+/* Calls the program's function. */
+static void call_done(const struct hvd_completion *self, hvd_status_t status, const char *message,
+                      struct horovod_output *output)
+{
+    horovod_done_t done = (horovod_done_t)self->done;
+
+    done(self->context, hvd_api_status(status, NULL, NULL), message, output);
+}
+
+/* What the program has called for the tensor, into *room; NULL: nothing. */
+static const struct hvd_completion *completion_of(const horovod_tensor_t *t,
+                                                  struct hvd_completion *room)
+{
+    if (!t->done && !t->allocate)
+        return NULL;
+    *room = (struct hvd_completion){.call = t->done ? call_done : NULL,
+                                    .done = (void (*)(void))t->done,
+                                    .allocate = t->allocate,
+                                    .context = t->context};
+    return room;
+}
+
+/* Whether nobody waits for a call. */
+static bool has_done(const struct call *call)
+{
+    return call->tensor && call->tensor->size >= sizeof(*call->tensor) && call->tensor->done;
 }
 
 static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
@@ -224,6 +256,7 @@ static hvd_status_t identify(const struct call *call, struct prepared *p, horovo
             req->name = hvd_strview_of("unnamed"); /* until then */
         p->is_unnamed = !t->name;
     }
+    p->submission.completion = completion_of(t, &p->completion);
     p->is_known = t->process_set >= 0;
     p->submission.set = p->is_known ? (uint32_t)t->process_set : 0;
     return HVD_OK;
@@ -379,7 +412,8 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
 
 /* What the engine may expect, as it is described; false: a description of another version, one
  * without a name, and one that is wrong, which go the long way. */
-static bool describe(const struct call *call, struct hvd_described *out)
+static bool describe(const struct call *call, struct hvd_described *out,
+                     struct hvd_completion *room)
 {
     const horovod_tensor_t *t = call->tensor;
 
@@ -399,6 +433,7 @@ static bool describe(const struct call *call, struct hvd_described *out)
         .input = call->input,
         .output = call->output,
         .set = (uint32_t)t->process_set,
+        .completion = completion_of(t, room),
     };
     return true;
 }
@@ -408,8 +443,9 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
                             int64_t *handle)
 {
     struct hvd_described described;
+    struct hvd_completion room;
 
-    if (!describe(call, &described))
+    if (!describe(call, &described, &room))
         return false;
     described.is_waited_now = is_waited_now;
     return hvd_engine_submit_expected(engine, &described, handle);
@@ -420,13 +456,16 @@ static bool submit_expected_group(struct hvd_engine *engine, const struct group 
                                   int64_t *handles)
 {
     struct hvd_described on_stack[GROUP_ON_STACK];
+    struct hvd_completion rooms_on_stack[GROUP_ON_STACK];
+    const bool is_small = g->n <= GROUP_ON_STACK;
     struct hvd_described *d =
-        g->n <= GROUP_ON_STACK ? on_stack : hvd_malloc((size_t)g->n, sizeof(*d));
+        is_small ? on_stack : hvd_malloc((size_t)g->n, sizeof(*d) + sizeof(struct hvd_completion));
+    struct hvd_completion *rooms = is_small ? rooms_on_stack : (struct hvd_completion *)(d + g->n);
     bool is_one = d && g->op == HVD_ALLREDUCE && g->n > 0;
 
     for (int i = 0; is_one && i < g->n; i++) {
         const struct call call = call_of(g, i);
-        is_one = describe(&call, &d[i]) && d[i].set == d[0].set;
+        is_one = describe(&call, &d[i], &rooms[i]) && d[i].set == d[0].set;
         d[i].group_size = g->n > 1 ? (uint32_t)g->n : 0;
     }
     if (is_one)
@@ -450,12 +489,13 @@ static void announce_call_refused(struct hvd_engine *engine, const struct call *
     announce_refused(engine, &p, HVD_ERR_INVALID, reason);
 }
 
-static horovod_status_t refuse_without_handle(const struct call *call, horovod_error_t *err)
+static horovod_status_t refuse_to_wait(const struct call *call, const char *reason,
+                                       horovod_error_t *err)
 {
     struct hvd_err why = {0};
     struct hvd_engine *engine = hvd_api_enter(true);
 
-    hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
+    hvd_err_set(&why, HVD_ERR_INVALID, 0, "%s", reason);
     if (engine)
         announce_call_refused(engine, call, why.msg);
     if (engine)
@@ -475,17 +515,29 @@ static horovod_status_t run_unexpected(struct hvd_engine *engine, const struct c
     return hvd_api_status(st, &why, err);
 }
 
-static horovod_status_t run_async(const struct call *call, horovod_handle_t *handle,
-                                  horovod_error_t *err)
+static horovod_status_t run_with_handle(const struct call *call, horovod_handle_t *handle,
+                                        horovod_error_t *err)
 {
     struct hvd_engine *engine = handle ? hvd_api_enter(true) : NULL;
 
     if (!engine)
-        return handle ? hvd_api_not_initialized(err) : refuse_without_handle(call, err);
+        return handle ? hvd_api_not_initialized(err) : refuse_to_wait(call, "handle is NULL", err);
     if (!submit_expected(engine, call, false, handle))
         return run_unexpected(engine, call, handle, err);
     hvd_api_exit();
     return HOROVOD_OK;
+}
+
+static horovod_status_t run_async(const struct call *call, horovod_handle_t *handle,
+                                  horovod_error_t *err)
+{
+    horovod_handle_t nobodys = 0;
+
+    if (!has_done(call))
+        return run_with_handle(call, handle, err);
+    if (handle)
+        *handle = 0;
+    return run_with_handle(call, &nobodys, err);
 }
 
 /* Submits and waits, so long at most; -1: until it has ended. *handle as horovod_allreduce_for has
@@ -497,8 +549,11 @@ static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
     struct hvd_err why;
     hvd_status_t st = HVD_OK;
 
-    if (!handle)
-        return refuse_without_handle(call, err);
+    if (!handle || has_done(call))
+        return refuse_to_wait(call,
+                              handle ? "done is for calls that do not wait: see horovod_done_t"
+                                     : "handle is NULL",
+                              err);
     *handle = 0;
     struct hvd_engine *engine = hvd_api_enter(true);
     if (!engine)
@@ -565,6 +620,11 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
                                                        : submit_group(engine, g, handles, &why);
     else if (g->tensors)
         announce_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
+    for (int i = 0; is_whole && st == HVD_OK && i < g->n; i++) {
+        const struct call call = call_of(g, i);
+        if (has_done(&call))
+            handles[i] = 0;
+    }
     hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }

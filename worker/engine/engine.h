@@ -63,6 +63,18 @@ struct hvd_engine_counters {
     uint64_t idle_wakeups; /* of the background while there was nothing to do here */
 };
 
+struct horovod_output;
+
+/* What the program has called for a tensor; see horovod_done_t and horovod_allocate_t. */
+struct hvd_completion {
+    /* Calls done; NULL: somebody waits for the tensor. */
+    void (*call)(const struct hvd_completion *self, hvd_status_t status, const char *message,
+                 struct horovod_output *output);
+    void (*done)(void);                                           /* as the program has given it */
+    void *(*allocate)(void *context, int64_t rows, size_t bytes); /* NULL: the engine does */
+    void *context;
+};
+
 /* What is submitted; all borrowed for the call but input and output, which must stay until the end
  * of the wait. */
 struct hvd_submission {
@@ -74,7 +86,8 @@ struct hvd_submission {
     const int64_t
         *splits;  /* alltoall: rows to each rank of the set; legal: see hvd_op_layout_splits */
     uint32_t set; /* the process set */
-    const struct hvd_agreement *agreement; /* the engine's own; else NULL */
+    const struct hvd_agreement *agreement;   /* the engine's own; else NULL */
+    const struct hvd_completion *completion; /* NULL: none */
     bool is_waited_now; /* the same thread waits at once: nobody has to be woken to drive */
 };
 
@@ -114,6 +127,7 @@ struct hvd_described {
     uint32_t set;
     bool is_waited_now;  /* see hvd_submission */
     uint32_t group_size; /* 0: alone */
+    const struct hvd_completion *completion;
 };
 
 /*

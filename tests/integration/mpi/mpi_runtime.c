@@ -15,22 +15,17 @@ static const struct {
     const char *name;
     void (*run)(void);
 } modes[] = {
-    {"values", mode_values},       {"gather", mode_gather},
-    {"threads", mode_threads},     {"large", mode_large},
-    {"mismatch", mode_mismatch},   {"refusals", mode_refusals},
-    {"arguments", mode_arguments}, {"leave", mode_leave},
-    {"exit", mode_exit},           {"reuse", mode_reuse},
-    {"single", mode_single},       {"again", mode_again},
-    {"funneled", mode_funneled},   {"refused", mode_refused},
-    {"kinds", mode_kinds},         {"waits", mode_waits},
-    {"jobs", mode_jobs},           {"sets", mode_sets},
-    {"bits", mode_bits},           {"fixed_sets", mode_fixed_sets},
-    {"adasum", mode_adasum},       {"fork", mode_fork},
-    {"started", mode_started},     {"inside", mode_inside},
-    {"alone", mode_alone},         {"after_abort", mode_after_abort},
-    {"tied", mode_tied},           {"halves", mode_halves},
-    {"some", mode_some},           {"comms", mode_comms},
-    {"bad_comms", mode_bad_comms},
+    {"values", mode_values},       {"gather", mode_gather},       {"threads", mode_threads},
+    {"large", mode_large},         {"mismatch", mode_mismatch},   {"refusals", mode_refusals},
+    {"arguments", mode_arguments}, {"leave", mode_leave},         {"exit", mode_exit},
+    {"reuse", mode_reuse},         {"single", mode_single},       {"again", mode_again},
+    {"funneled", mode_funneled},   {"refused", mode_refused},     {"kinds", mode_kinds},
+    {"waits", mode_waits},         {"callbacks", mode_callbacks}, {"jobs", mode_jobs},
+    {"sets", mode_sets},           {"bits", mode_bits},           {"fixed_sets", mode_fixed_sets},
+    {"adasum", mode_adasum},       {"fork", mode_fork},           {"started", mode_started},
+    {"inside", mode_inside},       {"alone", mode_alone},         {"after_abort", mode_after_abort},
+    {"tied", mode_tied},           {"halves", mode_halves},       {"some", mode_some},
+    {"comms", mode_comms},         {"bad_comms", mode_bad_comms},
 };
 
 void check(bool good, const char *what, const char *detail)

@@ -68,6 +68,11 @@ void mode_waits(void);
 /* Jobs that follow one another in a process: horovod_shutdown_job. */
 void mode_jobs(void);
 
+/* --- callbacks.c ------------------------------------------------------------------------------ */
+
+/* Tensors that nobody waits for, and outputs in the program's memory. */
+void mode_callbacks(void);
+
 /* --- forked.c --------------------------------------------------------------------------------- */
 
 /* Children of fork() while other threads are at work: they are told what they are, and harm

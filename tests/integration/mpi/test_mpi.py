@@ -60,7 +60,7 @@ def assert_ok(result):
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
-@pytest.mark.parametrize("mode", ["values", "gather", "threads", "arguments", "reuse", "again", "waits", "jobs"])
+@pytest.mark.parametrize("mode", ["values", "gather", "threads", "arguments", "reuse", "again", "waits", "callbacks", "jobs"])
 def test_behaviour_holds_on_every_rank(mode, n):
     assert_ok(runtime(n, mode))
 

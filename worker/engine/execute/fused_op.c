@@ -29,7 +29,7 @@ static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
             continue;
         count += f->members[i].count;
         n++;
-        hvd_entry_publish(entry);
+        hvd_entry_publish(e, entry);
     }
     hvd_telemetry_done_many(e->options.telemetry, (int)f->request.op, n,
                             (uint64_t)count * hvd_dtype_size((int)f->request.dtype));

@@ -113,7 +113,15 @@ hvd_status_t hvd_mover_reserve(const struct hvd_engine *e, struct hvd_fused_op *
     const size_t bytes = (size_t)total * hvd_dtype_size((int)f->request.dtype);
     struct horovod_output *output = f->members[0].entry->output;
 
-    if (f->request.device != HVD_CPU) {
+    const struct hvd_completion *completion = &f->members[0].entry->completion;
+
+    if (completion->allocate) {
+        output->bytes = bytes;
+        output->is_borrowed = true;
+        output->data = completion->allocate(completion->context, output->n_rows, bytes);
+        if (bytes > 0 && !output->data)
+            return no_memory(err, f, bytes);
+    } else if (f->request.device != HVD_CPU) {
         hvd_status_t st = hvd_staging_reserve(e, output, bytes, err);
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));

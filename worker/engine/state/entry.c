@@ -105,6 +105,8 @@ static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
     entry->data = s->output;
     entry->agreement = s->agreement;
     entry->is_own = s->agreement != NULL;
+    entry->completion = s->completion ? *s->completion : (struct hvd_completion){0};
+    entry->has_completion = entry->completion.call != NULL;
     entry->request.group = s->request.group;
     entry->request.group_size = s->request.group_size;
 }
@@ -204,7 +206,7 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
     hvd_add(&e->n_outstanding, (size_t)-1);
-    hvd_entry_publish(entry);
+    hvd_entry_publish(e, entry);
 }
 
 void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
@@ -213,6 +215,25 @@ void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hv
     pthread_mutex_lock(&e->mu);
     hvd_entry_finish(e, entry, status, message);
     pthread_mutex_unlock(&e->mu);
+}
+
+void hvd_entry_list_completed(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    entry->next_completed = NULL;
+    *(e->locked.completed ? e->locked.completed_end : &e->locked.completed) = entry;
+    e->locked.completed_end = &entry->next_completed;
+    hvd_add(&e->n_completed, 1);
+}
+
+struct hvd_entry *hvd_entry_take_completed(struct hvd_engine *e)
+{
+    struct hvd_entry *entry = e->locked.completed;
+
+    if (!entry)
+        return NULL;
+    e->locked.completed = entry->next_completed;
+    hvd_add(&e->n_completed, (size_t)-1);
+    return entry;
 }
 
 void hvd_entry_list_add(struct hvd_entry_list *list, struct hvd_entry *entry)

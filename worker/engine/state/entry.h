@@ -61,13 +61,16 @@ struct hvd_entry {
     struct hvd_entry *next;      /* in the list that holds it: queue, pool */
     _Atomic uint8_t end;         /* enum hvd_entry_end; set under mu, last */
     bool is_own;                 /* the library's own: has an agreement */
+    bool has_completion;         /* its call is made once it has ended */
     bool is_listed;      /* in a list of what is to be requested; the progress owner's once it is */
     hvd_status_t status; /* final once it has ended */
 
     struct hvd_set *set;
     const struct hvd_agreement *agreement; /* of one that is_own */
-    void *ready;                           /* see hvd_submission */
-    struct hvd_request request;            /* the name is at `name` */
+    struct hvd_completion completion;
+    struct hvd_entry *next_completed;
+    void *ready;                   /* see hvd_submission */
+    struct hvd_request request;    /* the name is at `name` */
     int64_t *splits;               /* alltoall: rows to each rank, and as many elements; owned */
     int64_t count;                 /* elements of the input */
     int64_t number;                /* join: the last rank; a process set: its number */
@@ -142,6 +145,13 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
 void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                                const char *message);
 
+/* The entry has ended: its call is made by the progress owner, who looks for it at the end of each
+ * step. mu. */
+void hvd_entry_list_completed(struct hvd_engine *e, struct hvd_entry *entry);
+
+/* The same in order, taken off; NULL: there is none. mu. */
+struct hvd_entry *hvd_entry_take_completed(struct hvd_engine *e);
+
 /* Appends to a list. */
 void hvd_entry_list_add(struct hvd_entry_list *list, struct hvd_entry *entry);
 
@@ -157,18 +167,5 @@ void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry);
 
 /* NULL is fine. */
 void hvd_entry_refusal_destroy(struct hvd_refusal *refusal);
-
-/* The tensor has ended, all that is to be known of it is there: wakes who waits for it. mu,
- * as who registers does, so that either sees the other. */
-static inline void hvd_entry_publish(struct hvd_entry *entry)
-{
-    const bool is_simple =
-        entry->status == HVD_OK && !entry->waiter && !entry->output && entry->number == 0;
-
-    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
-                          memory_order_release);
-    if (entry->waiter && entry->waiter->can_sleep)
-        pthread_cond_signal(&entry->waiter->cond);
-}
 
 #endif

@@ -34,6 +34,8 @@ void hvd_output_destroy(struct horovod_output *output)
 {
     if (!output)
         return;
+    if (output->is_borrowed)
+        output->data = NULL;
     if (output->device && output->data)
         output->device->ops->free(output->device, output->data);
     else

@@ -11,6 +11,7 @@
 struct horovod_output {
     void *data;                     /* owned; NULL when bytes is 0 */
     struct hvd_device_port *device; /* whose memory it is; borrowed; NULL: the host's */
+    bool is_borrowed;               /* the data: memory of the program's */
     size_t bytes;
     int64_t n_rows;
     int n_ranks;

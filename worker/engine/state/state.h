@@ -23,6 +23,8 @@ struct hvd_engine_locked {
     struct hvd_entry *pool;         /* transient entries to be used again */
     struct hvd_entry_block *blocks; /* of all entries; owned */
     struct hvd_waiter *waiters;
+    struct hvd_entry *completed; /* their calls are to be made, in the order they ended */
+    struct hvd_entry **completed_end;
     uint32_t last_group;
     int64_t first_queued_ns; /* when the first of the queues came in, which may be held back from
                                 then on; 0: it is not; the clock is read once a batch */
@@ -79,6 +81,7 @@ struct hvd_engine {
     atomic_size_t n_queued;
     atomic_size_t n_outstanding; /* submitted and not done */
     atomic_size_t n_waiters;
+    atomic_size_t n_completed;
     atomic_ulong n_submitted;
     atomic_bool is_leaving;       /* shutdown was called here */
     atomic_bool is_urgent;        /* somebody polls: what is queued is not held back */
@@ -117,6 +120,21 @@ static inline struct hvd_telemetry *hvd_entry_telemetry(const struct hvd_engine 
                                                         const struct hvd_entry *entry)
 {
     return entry->is_own ? NULL : e->options.telemetry;
+}
+
+/* The tensor has ended, all that is to be known of it is there: wakes who waits for it. mu,
+ * as who registers does, so that either sees the other. */
+static inline void hvd_entry_publish(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    const bool is_simple = entry->status == HVD_OK && !entry->waiter && !entry->output &&
+                           entry->number == 0 && !entry->has_completion;
+
+    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
+                          memory_order_release);
+    if (entry->waiter && entry->waiter->can_sleep)
+        pthread_cond_signal(&entry->waiter->cond);
+    if (entry->has_completion)
+        hvd_entry_list_completed(e, entry);
 }
 
 #endif

@@ -27,6 +27,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     part->set = set;
     part->count = 0;
     part->is_own = false;
+    part->has_completion = false;
     part->is_behind = false;
     part->is_part = true;
     part->ready = NULL;

@@ -134,6 +134,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     entry->set = set;
     entry->count = 0;
     entry->is_own = false;
+    entry->has_completion = false;
     entry->is_behind = false;
     entry->is_part = false;
     if (hvd_table_add(set->locked.table, entry->request.name, entry, NULL) != HVD_OK) {

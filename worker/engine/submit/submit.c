@@ -296,6 +296,9 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
     entry->input = d->input;
     entry->data = d->output;
     entry->slot = slot;
+    entry->has_completion = d->completion != NULL;
+    if (d->completion)
+        entry->completion = *d->completion;
     hvd_handles_renew(entry);
     hvd_cache_own(set->locked.cache, slot->index, entry);
     count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);

@@ -17,6 +17,7 @@
 #include "worker/engine/negotiate/set.h"
 #include "worker/engine/negotiate/stalls.h"
 #include "worker/engine/state/clock.h"
+#include "worker/engine/wait/wait.h"
 
 static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                              struct hvd_err *err)
@@ -94,5 +95,5 @@ bool hvd_progress_step(struct hvd_engine *e)
                 pthread_cond_signal(&w->cond);
         pthread_mutex_unlock(&e->mu);
     }
-    return progressed;
+    return hvd_wait_call_back(e) || progressed;
 }

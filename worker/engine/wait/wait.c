@@ -2,7 +2,7 @@
  * Waiting for a tensor, and polling: any thread. Who waits makes progress meanwhile, see
  * progress_owner.c.
  */
-#include "worker/engine/engine.h"
+#include "worker/engine/wait/wait.h"
 
 #include <string.h>
 
@@ -47,6 +47,41 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
     }
     return HVD_OK;
 }
+
+/* --- Tensors that nobody waits for -------------------------------------------------------------
+ */
+
+/* Makes the call of an entry that has ended. Holds mu, which is free in between. */
+static void call_back(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    const struct hvd_completion completion = entry->completion;
+    struct hvd_outcome outcome = {0};
+    struct hvd_err why = {0};
+    bool is_transient = false;
+
+    const hvd_status_t st = read_result(entry, &outcome, &why);
+    (void)hvd_handles_end(entry, entry->handle, &is_transient);
+    hvd_entry_recycle(e, entry, is_transient); /* so the program may submit its name again */
+    pthread_mutex_unlock(&e->mu);
+    completion.call(&completion, st, why.msg, outcome.output);
+    pthread_mutex_lock(&e->mu);
+}
+
+bool hvd_wait_call_back(struct hvd_engine *e)
+{
+    struct hvd_entry *entry;
+
+    if (atomic_load_explicit(&e->n_completed, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&e->mu);
+    while ((entry = hvd_entry_take_completed(e)))
+        call_back(e, entry);
+    pthread_mutex_unlock(&e->mu);
+    return true;
+}
+
+/* --- Waiting ------------------------------------------------------------------------------------
+ */
 
 /* The entry, which this thread may wait for; NULL when it cannot be waited for. Holds mu. */
 static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_err *err)

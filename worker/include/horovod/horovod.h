@@ -100,6 +100,32 @@ typedef enum horovod_reduce_op {
     HOROVOD_PRODUCT = 5,
 } horovod_reduce_op_t;
 
+/* What an allgather or alltoall returns: memory of the library's, until horovod_output_release. */
+typedef struct horovod_output horovod_output_t;
+
+/*
+ * Called once when a tensor has ended, with what a wait would return: the status, the reason of a
+ * failure (borrowed for the call; "" when there is none), and the output of an allgather or
+ * alltoall that ended well (then it is the callee's, else NULL). The name is free by then.
+ *
+ * The caller is whichever thread makes progress: one that waits for another tensor or polls, or the
+ * library's own. It holds no lock of the library, but nothing else makes progress meanwhile: return
+ * soon. It may submit tensors; it may not wait, poll, or call horovod_init or horovod_shutdown.
+ * Where HOROVOD_MPI_THREADS_DISABLE is set, only the thread that called horovod_init makes
+ * progress: it has to wait or poll for something.
+ */
+typedef void (*horovod_done_t)(void *context, horovod_status_t status, const char *message,
+                               horovod_output_t *output);
+
+/*
+ * Returns memory for the output of an allgather or alltoall, once the ranks have agreed on its
+ * size: bytes, as so many rows. It stays the callee's: the library writes it until the tensor has
+ * ended, and never frees it. Called once for a tensor, also for no rows, and not for a tensor that
+ * fails before; NULL for more than 0 bytes ends the job, as a lack of memory does. As above, but it
+ * may not submit tensors.
+ */
+typedef void *(*horovod_allocate_t)(void *context, int64_t rows, size_t bytes);
+
 /*
  * What is submitted. `size` is sizeof(horovod_tensor_t) as the caller was compiled, so that fields
  * can be added behind; HOROVOD_TENSOR fills it in. Fields left out are zero. Everything is copied
@@ -125,7 +151,11 @@ typedef struct horovod_tensor {
     const int64_t *splits; /* alltoall only: how many rows go to each rank; NULL: the same number to
                               each */
     int n_splits;
-    int reserved; /* 0 */
+    int reserved;        /* 0 */
+    horovod_done_t done; /* asynchronous calls only: nobody waits for the tensor then, and its
+                            handle is 0; the pointer to one handle may be NULL. NULL: wait for it */
+    horovod_allocate_t allocate; /* allgather, alltoall; NULL: the library makes the output */
+    void *context;               /* of both */
 } horovod_tensor_t;
 
 #ifndef __cplusplus
@@ -136,9 +166,6 @@ typedef struct horovod_tensor {
 
 /* A tensor that was submitted and not waited for yet. Never 0; a value is not used twice soon. */
 typedef int64_t horovod_handle_t;
-
-/* What an allgather or alltoall returns: memory of the library's, until horovod_output_release. */
-typedef struct horovod_output horovod_output_t;
 
 /* --- Start and end ---------------------------------------------------------------------------- */
 
