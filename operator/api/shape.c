@@ -1,5 +1,5 @@
 /*
- * What is read of the objects of each kind: by operator/core/observe.c, by the decoder of a
+ * What is read of the objects of each kind: by operator/core/observe/observe.c, by the decoder of a
  * HorovodJob, and of an error that comes in an object's place. The rest of their texts, which is
  * most of it (specs of pods, managedFields), is not even parsed. Pure.
  */

@@ -5,7 +5,7 @@
  */
 #include "operator/app/doubts.h"
 
-#include "operator/core/hash.h"
+#include "operator/core/view/hash.h"
 
 void hvd_doubts_add(struct hvd_doubts *doubts, const char *uid, int64_t now_ms)
 {

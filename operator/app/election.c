@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "operator/app/fence.h"
-#include "operator/core/lease.h"
+#include "operator/core/lease/lease.h"
 
 #define SUBSYSTEM "election"
 #define SELECTOR_MAX 300

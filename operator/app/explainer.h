@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "operator/app/store.h"
-#include "operator/core/explain.h"
+#include "operator/core/lease/server_clock.h"
+#include "operator/core/observe/explain.h"
 #include "operator/core/reconcile.h"
-#include "operator/core/server_clock.h"
 #include "operator/kube/api.h"
 
 /*

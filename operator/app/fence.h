@@ -1,7 +1,7 @@
 #ifndef HVD_OPERATOR_APP_FENCE_H
 #define HVD_OPERATOR_APP_FENCE_H
 
-#include "operator/core/lease.h"
+#include "operator/core/lease/lease.h"
 #include "operator/kube/api.h"
 
 /*

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "operator/core/hash.h"
+#include "operator/core/view/hash.h"
 
 #define FIRST_BUCKETS 16
 

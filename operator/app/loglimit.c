@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "operator/core/hash.h"
+#include "operator/core/view/hash.h"
 
 #define MAX_FIELDS 12
 

@@ -13,8 +13,8 @@
 
 #include "base/mem.h"
 #include "operator/api/json.h"
-#include "operator/core/hash.h"
-#include "operator/core/topology.h"
+#include "operator/core/view/hash.h"
+#include "operator/core/view/topology.h"
 
 #define KEPT_MS ((int64_t)3600 * 1000)
 #define RETRIED_MS ((int64_t)300 * 1000) /* a node that could not be read */

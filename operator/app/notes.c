@@ -11,7 +11,7 @@
 #include "operator/api/json.h"
 #include "operator/app/clock.h"
 #include "operator/app/store.h"
-#include "operator/core/kept.h"
+#include "operator/core/writes/kept.h"
 
 /* ---- failures ---- */
 

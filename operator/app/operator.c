@@ -35,8 +35,8 @@
 #include "operator/app/sshports.h"
 #include "operator/app/stages.h"
 #include "operator/app/store.h"
-#include "operator/core/ports.h"
-#include "operator/core/server_clock.h"
+#include "operator/core/ensure/ports.h"
+#include "operator/core/lease/server_clock.h"
 #include "operator/kube/client.h"
 #include "operator/kube/watch.h"
 

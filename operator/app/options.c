@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "operator/core/lease.h"
+#include "operator/core/lease/lease.h"
 
 #define DEFAULT_PORT 8080
 #define LEASE_NAME "horovod-operator"

@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "operator/core/ports.h"
-#include "operator/core/settings.h"
+#include "operator/core/ensure/ports.h"
+#include "operator/core/view/settings.h"
 
 /* Where the metrics and health server listens. */
 struct hvd_listen {

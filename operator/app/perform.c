@@ -25,12 +25,12 @@
 #include "operator/app/reads.h"
 #include "operator/app/sshkey.h"
 #include "operator/app/stages.h"
-#include "operator/core/children.h"
-#include "operator/core/denial.h"
-#include "operator/core/kept.h"
-#include "operator/core/owner.h"
-#include "operator/core/refusal.h"
-#include "operator/core/trace.h"
+#include "operator/core/children/children.h"
+#include "operator/core/children/owner.h"
+#include "operator/core/obstacles/trace.h"
+#include "operator/core/writes/denial.h"
+#include "operator/core/writes/kept.h"
+#include "operator/core/writes/refusal.h"
 
 #define SUBSYSTEM "operator"
 #define UID_SIZE 64

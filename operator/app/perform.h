@@ -8,8 +8,8 @@
 #include "operator/app/explainer.h"
 #include "operator/app/metrics.h"
 #include "operator/app/store.h"
+#include "operator/core/lease/server_clock.h"
 #include "operator/core/reconcile.h"
-#include "operator/core/server_clock.h"
 #include "operator/kube/api.h"
 
 /* How a plan ended. */

@@ -6,7 +6,7 @@
 
 #include <utlist.h>
 
-#include "operator/core/hash.h"
+#include "operator/core/view/hash.h"
 
 /* So many slow plans of its namespace, and of all, keep a job from a further one. */
 static const struct {

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "operator/api/shape.h"
-#include "operator/core/children.h"
+#include "operator/core/children/children.h"
 #include "operator/kube/url.h"
 
 #define QUERY_MAX 1024

@@ -1,7 +1,7 @@
 /*
- * Collects from the store which job holds which port, for the pure choice of operator/core/ports.c.
- * A port that a job gets is kept in its entry until its status shows it. Nothing is polled: a job
- * that waits is reported when another one's change frees a port.
+ * Collects from the store which job holds which port, for the pure choice of
+ * operator/core/ensure/ports.c. A port that a job gets is kept in its entry until its status shows
+ * it. Nothing is polled: a job that waits is reported when another one's change frees a port.
  */
 #include "operator/app/sshports.h"
 

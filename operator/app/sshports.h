@@ -4,11 +4,11 @@
 #include <stdbool.h>
 
 #include "operator/app/store.h"
-#include "operator/core/ports.h"
+#include "operator/core/ensure/ports.h"
 
 /*
- * The ports of the jobs in a store (operator/core/ports.h): which one each holds, which one is kept
- * for it until its status shows it, and when one becomes free.
+ * The ports of the jobs in a store (operator/core/ensure/ports.h): which one each holds, which one
+ * is kept for it until its status shows it, and when one becomes free.
  */
 
 /* Call when the entry has changed. Whether it held a port that it holds no more, so that a job may

@@ -14,11 +14,11 @@
 #include "operator/api/json.h"
 #include "operator/api/version.h"
 #include "operator/app/history.h"
-#include "operator/core/children.h"
-#include "operator/core/kept.h"
-#include "operator/core/look.h"
-#include "operator/core/owner.h"
-#include "operator/core/packed.h"
+#include "operator/core/children/children.h"
+#include "operator/core/children/owner.h"
+#include "operator/core/obstacles/look.h"
+#include "operator/core/view/packed.h"
+#include "operator/core/writes/kept.h"
 
 struct hvd_record {
     struct hvd_index_node node;

@@ -17,7 +17,7 @@
 #include "operator/app/queue.h"
 #include "operator/app/specs.h"
 #include "operator/app/unrest.h"
-#include "operator/core/observe.h"
+#include "operator/core/observe/observe.h"
 #include "operator/core/reconcile.h"
 
 /*

@@ -10,11 +10,11 @@
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/kind.h"
-#include "operator/core/explain.h"
-#include "operator/core/observe.h"
-#include "operator/core/repair.h"
-#include "operator/core/settings.h"
-#include "operator/core/topology.h"
+#include "operator/core/observe/explain.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/view/settings.h"
+#include "operator/core/view/topology.h"
+#include "operator/core/writes/repair.h"
 
 /*
  * The whole decision: one job and what is observed of its children, in; a plan of actions, out. No

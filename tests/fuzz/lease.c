@@ -2,7 +2,7 @@
  * A Lease from the API server, held by whoever, and answers to whatever was asked: never two
  * requests at once, and nobody leads without a renewal that went well.
  */
-#include "operator/core/lease.h"
+#include "operator/core/lease/lease.h"
 #include "base/mem.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 #include "operator/api/json.h"
 #include "operator/api/object.h"
 #include "operator/api/shape.h"
-#include "operator/core/observe.h"
+#include "operator/core/observe/observe.h"
 #include "operator/kube/codec.h"
 #include "tests/fuzz/fuzz.h"
 

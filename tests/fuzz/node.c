@@ -8,7 +8,7 @@
 #include "operator/api/kind.h"
 #include "operator/api/object.h"
 #include "operator/app/node_topology.h"
-#include "operator/core/topology.h"
+#include "operator/core/view/topology.h"
 #include "tests/fuzz/fuzz.h"
 
 #define KEYS_MAX 512

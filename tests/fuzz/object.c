@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "operator/api/json.h"
 #include "operator/api/object.h"
-#include "operator/core/observe.h"
-#include "operator/core/packed.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/view/packed.h"
 #include "tests/fuzz/fuzz.h"
 
 static void add(struct hvd_buf *out, const char *text)

@@ -16,8 +16,8 @@ def documented():
 
 
 def repaired():
-    """The fields in the table of operator/core/repair.c, without those that others set in place of a child's own."""
-    text = (ROOT / "operator/core/repair.c").read_text(encoding="utf-8")
+    """The fields in the table of operator/core/writes/repair.c, without those that others set in place of a child's own."""
+    text = (ROOT / "operator/core/writes/repair.c").read_text(encoding="utf-8")
     names = re.findall(r"\[HVD_REPAIR_\w+\] = \{\"((?:[^\"]|\" HVD_\w+ \")+)\"", text)
     assert len(names) > 12
     fields = {field for name in names for field in name.split(" or ")}
@@ -27,7 +27,7 @@ def repaired():
 def test_what_is_documented_as_altered_at_creation_is_what_the_operator_looks_for():
     text = (ROOT / "docs/operator.md").read_text(encoding="utf-8").split("\n## Fields that a webhook sets at creation\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")][2:]
-    code = (ROOT / "operator/core/altered.c").read_text(encoding="utf-8")
+    code = (ROOT / "operator/core/outcome/altered.c").read_text(encoding="utf-8")
     found = re.findall(r"\{HVD_KIND_(\w+), \"([\w.]+)\", (?:NULL|\"\w+\"), (\w+),", code)
     assert len(found) > 8
     assert [(kind.upper(), field.strip("`"), then.split()[0]) for kind, field, then, _ in rows if then != "left"] == \

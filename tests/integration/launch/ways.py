@@ -74,7 +74,7 @@ class Pods:
     @staticmethod
     def _literals(file, begin, end):
         """The string literals between two marks in a source of the operator, joined."""
-        text = (ROOT / "operator/core" / file).read_text(encoding="utf-8")
+        text = (ROOT / "operator/core/children" / file).read_text(encoding="utf-8")
         text = text[text.index(begin) + len(begin):]
         for name, value in (("ENVIRONMENT", "/run/horovod/environment"), ("HVD_SSH_DIR", "/etc/horovod/ssh")):
             text = re.sub(rf"\b{name}\b", f'"{value}"', text)
@@ -84,7 +84,7 @@ class Pods:
     @staticmethod
     def environment():
         """What the operator adds to the environment of master and workers."""
-        text = (ROOT / "operator/core/environment.c").read_text(encoding="utf-8")
+        text = (ROOT / "operator/core/children/environment.c").read_text(encoding="utf-8")
         text = text[text.index("variables[][2] = {"):]
         text = text[:text.index("};")].replace("HOSTFILE", '"/etc/horovod/hosts/hostfile"').replace(
             "SSH_CONFIG", '"/etc/horovod/hosts/ssh_config"').replace('" "', "")

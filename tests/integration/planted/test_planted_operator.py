@@ -15,7 +15,7 @@ SCHEDULES = "200"  # to look for a bug in, at most
 # name: file, what it says, what it says with the bug, what the finder must say
 BUGS = {
     "a duplicate create": (
-        "operator/core/plan.c",
+        "operator/core/pass/plan.c",
         r"    hash = hvd_hash_text\(hash, event->reason\);\n",
         r"    static unsigned n;\n    hash = hvd_hash_number(hvd_hash_text(hash, event->reason), n++);\n",
         r"\d+ events \w+ of \w"),

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/core/refusal.h"
+#include "operator/core/writes/refusal.h"
 #include "tests/unit/operator/app/bench.h"
 #include "tests/unit/operator/app/objects.h"
 

@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/app/store.h"
-#include "operator/core/owner.h"
+#include "operator/core/children/owner.h"
 #include "tests/unit/operator/app/objects.h"
 
 static struct hvd_queue queue;

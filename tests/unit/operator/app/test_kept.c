@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "operator/api/json.h"
 #include "operator/app/store.h"
-#include "operator/core/kept.h"
+#include "operator/core/writes/kept.h"
 
 #define HEAD(version)                                                                              \
     "{\"apiVersion\":\"horovod.io/v1\",\"kind\":\"HorovodJob\",\"metadata\":{\"namespace\":"       \

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/core/refusal.h"
+#include "operator/core/writes/refusal.h"
 #include "tests/unit/operator/core/world.h"
 
 /* Reads that are refused for long, beside those of objects that no watch shows (test_labels.c): the

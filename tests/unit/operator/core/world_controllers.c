@@ -13,8 +13,8 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
-#include "operator/core/children.h"
-#include "operator/core/trace.h"
+#include "operator/core/children/children.h"
+#include "operator/core/obstacles/trace.h"
 
 void world_drop(struct world *w, cJSON *object)
 {

@@ -1,0 +1,120 @@
+/*
+ * The words for the end of a pod. What is known of it comes from up to four places, each of which
+ * may be empty: the exit code and the reason of a container, which the kubelet or the container
+ * runtime writes; reason and message of the pod, which the kubelet writes when it ends the pod
+ * itself; the condition DisruptionTarget, which the one writes that has the pod removed. A text
+ * says what is known and guesses nothing. Pure.
+ */
+#include "operator/core/attempt/ending.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/core/pass/pass.h"
+
+#define EXTRA_SIZE 640
+
+/* Why the pod had to end, where its own status gives a reason; "" without any. */
+static const char *reason_of_pod(const struct hvd_pod_view *pod, char out[EXTRA_SIZE])
+{
+    if (pod->disruption)
+        hvd_pass_text(out, EXTRA_SIZE, "%s", pod->disruption);
+    else
+        hvd_pass_text(out, EXTRA_SIZE, "%s%s%.*s", pod->reason ? pod->reason : "",
+                      pod->reason && pod->message ? ": " : "", 512,
+                      pod->message ? pod->message : "");
+    return out;
+}
+
+static bool has_never_run(const struct hvd_pod_view *pod)
+{
+    return hvd_str_equal(pod->container_reason, "StartError") ||
+           hvd_str_equal(pod->container_reason, "ContainerCannotRun");
+}
+
+/* What ended the container, unless its exit code says all. */
+static const char *reason_of_container(const struct hvd_pod_view *pod)
+{
+    static const char *const silent[] = {"Error", "Completed", "OOMKilled"};
+
+    for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
+        if (hvd_str_equal(pod->container_reason, silent[i]))
+            return "";
+    }
+    return pod->container_reason ? pod->container_reason : "";
+}
+
+static void describe_container(const struct hvd_pod_view *pod, char *out, size_t size)
+{
+    const char *init = pod->is_init ? "init " : "";
+    const char *name = pod->container ? pod->container : "?";
+    const char *reason = reason_of_container(pod);
+
+    if (hvd_str_equal(pod->container_reason, "OOMKilled"))
+        hvd_pass_text(out, size, "%scontainer %s was killed for memory (OOMKilled, exit code %d)",
+                      init, name, pod->exit_code);
+    else if (has_never_run(pod))
+        hvd_pass_text(out, size, "%scontainer %s could not be started (%s, exit code %d)%s%s", init,
+                      name, reason, pod->exit_code, pod->last_line ? ": " : "",
+                      pod->last_line ? pod->last_line : "");
+    else if (hvd_str_equal(pod->container_reason, "ContainerStatusUnknown"))
+        hvd_pass_text(out, size, "how %scontainer %s ended is unknown to its node (%s)", init, name,
+                      reason);
+    else
+        hvd_pass_text(out, size, "%scontainer %s exited with code %d%s%s", init, name,
+                      pod->exit_code, *reason ? ", " : "", reason);
+}
+
+void hvd_ending_of_container(const struct hvd_pod_view *pod, char *out, size_t size)
+{
+    char text[EXTRA_SIZE], extra[EXTRA_SIZE];
+
+    if (pod->exit_code == 0 && !pod->disruption && !pod->reason) {
+        hvd_pass_text(out, size,
+                      "its program ended with exit code 0 while the job runs: a worker must keep "
+                      "running until the master ends");
+        return;
+    }
+    describe_container(pod, text, sizeof(text));
+    (void)reason_of_pod(pod, extra);
+    hvd_pass_text(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");
+}
+
+void hvd_ending_of_worker(const struct hvd_pod_view *pod, char *out, size_t size)
+{
+    char extra[EXTRA_SIZE];
+
+    (void)reason_of_pod(pod, extra);
+    if (pod->phase == HVD_POD_SUCCEEDED)
+        hvd_pass_text(out, size,
+                      "its program ended with exit code 0 while the job runs%s%s%s: a worker must "
+                      "keep running until the master ends",
+                      *extra ? " (" : "", extra, *extra ? ")" : "");
+    else if (pod->has_failed && !pod->reason && !pod->disruption)
+        hvd_ending_of_container(pod, out, size);
+    else if (*extra)
+        hvd_pass_text(out, size, "its pod failed: %s", extra);
+    else
+        hvd_pass_text(out, size,
+                      "its pod failed, and its status names no cause: its node may be "
+                      "lost, or another program has set its status");
+}
+
+void hvd_ending_of_master(const struct hvd_pod_view *pod, char *out, size_t size)
+{
+    char text[EXTRA_SIZE], extra[EXTRA_SIZE];
+
+    (void)reason_of_pod(pod, extra);
+    if (pod->has_failed) {
+        if (hvd_str_equal(pod->container_reason, "OOMKilled"))
+            hvd_pass_text(
+                text, sizeof(text), "%scontainer %s exited with code %d, out of memory (OOMKilled)",
+                pod->is_init ? "init " : "", pod->container ? pod->container : "?", pod->exit_code);
+        else
+            describe_container(pod, text, sizeof(text));
+        hvd_pass_text(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");
+    } else {
+        hvd_pass_text(out, size, "failed%s%s", *extra ? ": " : ", and its status names no cause",
+                      extra);
+    }
+}

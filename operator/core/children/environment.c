@@ -1,0 +1,106 @@
+/*
+ * The environment of master and workers. Open MPI 4 (ORTE) and 5 (PRRTE) read different variables
+ * and ignore each other's, so both are set; workers need them too, since daemons start daemons.
+ * Pure.
+ */
+#include "operator/core/children/environment.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+#define HOSTFILE "/etc/horovod/hosts/hostfile"
+#define SSH_CONFIG "/etc/horovod/hosts/ssh_config"
+#define INTERFACES_MAX 4096
+
+static bool has_variable(const cJSON *env, const char *name)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, env)
+    {
+        const char *set = hvd_json_str(item, "name");
+
+        if (set && strcmp(set, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add(struct hvd_jb *jb, cJSON *env, const char *name, const char *value)
+{
+    cJSON *item;
+
+    if (!env || has_variable(env, name))
+        return;
+    item = hvd_jb_object(jb, env, NULL);
+    hvd_jb_str(jb, item, "name", name);
+    hvd_jb_str(jb, item, "value", value);
+}
+
+/* spec.network.interfaces joined by commas; names only, for programs that know no CIDR. */
+static hvd_status_t join(const cJSON *interfaces, bool names_only, struct hvd_buf *out)
+{
+    const cJSON *item = NULL;
+    hvd_status_t st = HVD_OK;
+
+    cJSON_ArrayForEach(item, interfaces)
+    {
+        if (st != HVD_OK || !cJSON_IsString(item) ||
+            (names_only && strchr(item->valuestring, '/') != NULL))
+            continue;
+        st = hvd_buf_printf(out, "%s%s", out->len ? "," : "", item->valuestring);
+    }
+    return st;
+}
+
+static void add_joined(struct hvd_jb *jb, cJSON *env, const char *name, const struct hvd_buf *text)
+{
+    if (text->len > 0)
+        add(jb, env, name, text->data);
+}
+
+static void add_interfaces(struct hvd_jb *jb, cJSON *env, const cJSON *interfaces)
+{
+    static const char *const mpi[] = {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
+                                      "PRTE_MCA_prte_if_include", "PMIX_MCA_ptl_tcp_if_include"};
+    struct hvd_buf all, names;
+
+    hvd_buf_init(&all, INTERFACES_MAX);
+    hvd_buf_init(&names, INTERFACES_MAX);
+    if (join(interfaces, false, &all) != HVD_OK || join(interfaces, true, &names) != HVD_OK)
+        jb->failed = true;
+    for (size_t i = 0; i < sizeof(mpi) / sizeof(mpi[0]); i++)
+        add_joined(jb, env, mpi[i], &all);
+    add_joined(jb, env, "NCCL_SOCKET_IFNAME", &names);
+    hvd_buf_fini(&names);
+    hvd_buf_fini(&all);
+}
+
+void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const cJSON *spec)
+{
+    static const char *const variables[][2] = {
+        {"OMPI_MCA_orte_default_hostfile", HOSTFILE},
+        {"OMPI_MCA_orte_keep_fqdn_hostnames", "true"},
+        {"OMPI_MCA_plm_rsh_agent", "ssh"},
+        {"OMPI_MCA_plm_rsh_args", "-F " SSH_CONFIG},
+        {"PRTE_MCA_prte_default_hostfile", HOSTFILE},
+        {"PRTE_MCA_prte_keep_fqdn_hostnames", "true"},
+        {"PRTE_MCA_plm_ssh_agent", "ssh"},
+        {"PRTE_MCA_plm_ssh_args", "-F " SSH_CONFIG},
+    };
+    cJSON *env = hvd_jb_ensure_array(jb, container, "env");
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+        add(jb, env, variables[i][0], variables[i][1]);
+    add_interfaces(jb, env, hvd_json_at(spec, "network.interfaces"));
+}
+
+void hvd_environment_add_termination_log(struct hvd_jb *jb, cJSON *container)
+{
+    const char *path = hvd_json_str(container, "terminationMessagePath");
+    cJSON *env = hvd_jb_ensure_array(jb, container, "env");
+
+    add(jb, env, "HOROVOD_TERMINATION_LOG", path ? path : "/dev/termination-log");
+}

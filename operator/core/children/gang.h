@@ -1,0 +1,35 @@
+#ifndef HVD_OPERATOR_CORE_CHILDREN_GANG_H
+#define HVD_OPERATOR_CORE_CHILDREN_GANG_H
+
+#include <stdint.h>
+
+#include "operator/core/children/children.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/view/settings.h"
+
+/*
+ * Within operator/core only. The group in which a gang scheduler places a job's workers: all that
+ * the job needs to start, or none. The master is no member, because it is made after the workers.
+ */
+
+/* How many workers are placed together: scheduling.minAvailable, else what the job needs to start.
+ * Never more than there are. */
+int64_t hvd_gang_members(const struct hvd_job *job);
+
+/* Adds spec and annotation to a PodGroup under construction. */
+void hvd_gang_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd_child_inputs *in);
+
+/* Makes the pods of a worker template members of the job's group. Nothing without a gang. */
+void hvd_gang_join(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in);
+
+/*
+ * The JSON patch that turns a PodGroup of ours into what it should be; *out is NULL if it is that
+ * already, else the caller's to hvd_free. HVD_ERR_NOMEM.
+ */
+hvd_status_t hvd_gang_patch(const struct hvd_child_inputs *in, const struct hvd_object *group,
+                            char **out, struct hvd_err *err);
+
+/* The hashes of a PodGroup's fields that are ours, for its projection. */
+void hvd_gang_observe(const cJSON *spec, uint64_t fields[HVD_GANG_FIELDS]);
+
+#endif

@@ -1,0 +1,255 @@
+/*
+ * The pod templates of master and workers. The short form is turned into a template first, so that
+ * both forms take one way from there: labels, role container (mounts, environment, sshd), pod. What
+ * the user wrote wins over every default; what has an unexpected type is left for the API server to
+ * refuse. Pure.
+ */
+#include "operator/core/children/template.h"
+
+#include <string.h>
+
+#include "operator/api/kind.h"
+#include "operator/core/children/children.h"
+#include "operator/core/children/environment.h"
+#include "operator/core/children/security.h"
+#include "operator/core/children/sshd.h"
+
+#define STARTUP_S 120      /* for sshd itself to listen */
+#define STARTUP_OWN_S 3600 /* where the template has a command of its own in front of sshd */
+
+static const char *role_name(enum hvd_role role)
+{
+    return role == HVD_ROLE_MASTER ? "master" : "worker";
+}
+
+static void append_all(struct hvd_jb *jb, cJSON *to, const cJSON *from)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, from)
+    {
+        hvd_jb_copy(jb, to, NULL, item);
+    }
+}
+
+/* horovodrun -np N --hostfile ... COMMAND ARGS */
+static void master_command(struct hvd_jb *jb, cJSON *container, const struct hvd_child_inputs *in)
+{
+    cJSON *command = hvd_jb_array(jb, container, "command");
+
+    hvd_jb_str(jb, command, NULL, "horovodrun");
+    hvd_jb_str(jb, command, NULL, "-np");
+    hvd_jb_fmt(jb, command, NULL, "%lld", (long long)in->n_ranks);
+    hvd_jb_str(jb, command, NULL, "--hostfile");
+    hvd_jb_str(jb, command, NULL, HVD_HOSTS_DIR "/hostfile");
+    append_all(jb, command, hvd_json_get(in->spec, "command"));
+    append_all(jb, command, hvd_json_get(in->spec, "args"));
+}
+
+static void short_form(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in,
+                       enum hvd_role role)
+{
+    cJSON *pod = hvd_jb_object(jb, template, "spec");
+    cJSON *container = hvd_jb_object(jb, hvd_jb_array(jb, pod, "containers"), NULL);
+
+    hvd_jb_bool(jb, pod, "enableServiceLinks", false);
+    hvd_jb_bool(jb, pod, "automountServiceAccountToken", false);
+    hvd_jb_str(jb, container, "name", role_name(role));
+    hvd_jb_copy(jb, container, "image", hvd_json_get(in->spec, "image"));
+    hvd_jb_copy(jb, container, "env", hvd_json_get(in->spec, "env"));
+    if (role == HVD_ROLE_MASTER)
+        master_command(jb, container, in);
+    if (role == HVD_ROLE_WORKER || in->job->spec.is_master_worker)
+        hvd_jb_copy(jb, container, "resources", hvd_json_get(in->spec, "resources"));
+}
+
+/* The container named after the role, else the first; NULL without any. */
+static cJSON *role_container(const cJSON *pod, const char *role)
+{
+    const cJSON *containers = hvd_json_get(pod, "containers");
+    cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, containers)
+    {
+        const char *name = hvd_json_str(item, "name");
+
+        if (name && strcmp(name, role) == 0)
+            return item;
+    }
+    return cJSON_IsArray(containers) ? containers->child : NULL;
+}
+
+static void add_mount(struct hvd_jb *jb, cJSON *container, const char *volume, const char *path,
+                      bool is_read_only)
+{
+    cJSON *mounts = hvd_jb_ensure_array(jb, container, "volumeMounts");
+    cJSON *mount = hvd_jb_object(jb, mounts, NULL);
+
+    hvd_jb_str(jb, mount, "name", volume);
+    hvd_jb_str(jb, mount, "mountPath", path);
+    if (is_read_only)
+        hvd_jb_bool(jb, mount, "readOnly", true);
+}
+
+/* Whether the root is read-only and nothing is mounted at /tmp, which ssh and Open MPI write to. */
+static bool needs_tmp(const cJSON *container)
+{
+    const cJSON *mount = NULL;
+
+    if (!hvd_json_true(container, "securityContext.readOnlyRootFilesystem"))
+        return false;
+    cJSON_ArrayForEach(mount, hvd_json_get(container, "volumeMounts"))
+    {
+        const char *path = hvd_json_str(mount, "mountPath");
+
+        if (path && (strcmp(path, "/tmp") == 0 || strcmp(path, "/tmp/") == 0))
+            return false;
+    }
+    return true;
+}
+
+static cJSON *add_volume(struct hvd_jb *jb, cJSON *pod, const char *name)
+{
+    cJSON *volume = hvd_jb_object(jb, hvd_jb_ensure_array(jb, pod, "volumes"), NULL);
+
+    hvd_jb_str(jb, volume, "name", name);
+    return volume;
+}
+
+static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const struct hvd_job *job)
+{
+    char name[HVD_CHILD_NAME_MAX];
+    cJSON *source;
+
+    hvd_children_name(job, HVD_KIND_CONFIGMAP, name);
+    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-hosts"), "configMap");
+    hvd_jb_str(jb, source, "name", name);
+    hvd_jb_int(jb, source, "defaultMode", 0555);
+    add_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR, true);
+
+    /* ssh and sshd refuse a key of their own user that others may read; root owns the files. */
+    hvd_children_name(job, HVD_KIND_SECRET, name);
+    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-ssh"), "secret");
+    hvd_jb_str(jb, source, "secretName", name);
+    hvd_jb_int(jb, source, "defaultMode", hvd_security_is_root(pod, container) ? 0400 : 0440);
+    add_mount(jb, container, "horovod-ssh", HVD_SSH_DIR, true);
+
+    if (needs_tmp(container)) {
+        hvd_jb_object(jb, add_volume(jb, pod, "horovod-tmp"), "emptyDir");
+        add_mount(jb, container, "horovod-tmp", "/tmp", false);
+    }
+}
+
+static void complete_worker(struct hvd_jb *jb, cJSON *pod, cJSON *container, int port)
+{
+    bool is_own = hvd_json_get(container, "command") || hvd_json_get(container, "args");
+    cJSON *source;
+
+    hvd_sshd_probes(jb, container, port, is_own ? STARTUP_OWN_S : STARTUP_S);
+    if (!container || is_own)
+        return;
+    hvd_sshd_command(jb, container, port);
+    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-run"), "emptyDir");
+    hvd_jb_str(jb, source, "medium", "Memory");
+    hvd_jb_str(jb, source, "sizeLimit", "4Mi");
+    add_mount(jb, container, "horovod-run", HVD_RUN_DIR, false);
+}
+
+static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, const char *value)
+{
+    if (object && !hvd_json_get(object, key))
+        hvd_jb_str(jb, object, key, value);
+}
+
+/* The last lines of an init container that fails are a part of what a user reads of its pod. */
+static void complete_init(struct hvd_jb *jb, cJSON *pod)
+{
+    cJSON *container = NULL;
+
+    cJSON_ArrayForEach(container, hvd_json_get(pod, "initContainers"))
+    {
+        if (cJSON_IsObject(container))
+            default_text(jb, container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    }
+}
+
+static void complete_master(struct hvd_jb *jb, cJSON *pod, cJSON *container,
+                            const struct hvd_job *job)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_children_name(job, HVD_KIND_JOB, name);
+    hvd_jb_str(jb, pod, "restartPolicy", "Never");
+    hvd_jb_str(jb, pod, "hostname", name);
+    hvd_jb_str(jb, pod, "subdomain", job->name);
+    default_text(jb, container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    hvd_environment_add_termination_log(jb, container);
+}
+
+/* The user's template; NULL in the short form. */
+static const cJSON *own_template(const struct hvd_child_inputs *in, enum hvd_role role)
+{
+    const cJSON *groups = hvd_json_get(in->spec, "workerGroups");
+    const cJSON *own = NULL;
+
+    if (role == HVD_ROLE_MASTER)
+        return hvd_json_at(in->spec, "master.template");
+    if (in->group > 0)
+        own = hvd_json_get(cJSON_GetArrayItem(groups, (int)in->group - 1), "template");
+    return own ? own : hvd_json_at(in->spec, "worker.template");
+}
+
+static void add_labels(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in,
+                       enum hvd_role role)
+{
+    cJSON *labels =
+        hvd_jb_ensure_object(jb, hvd_jb_ensure_object(jb, template, "metadata"), "labels");
+
+    hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+    hvd_jb_str(jb, labels, HVD_LABEL_JOB, in->job->name);
+    hvd_jb_str(jb, labels, HVD_LABEL_ROLE, role_name(role));
+    if (role == HVD_ROLE_WORKER && in->group > 0)
+        hvd_jb_str(jb, labels, HVD_LABEL_GROUP, in->job->spec.groups[in->group].name);
+}
+
+/* Names the role's container where its own name does not: others may be put before it. */
+static void name_container(struct hvd_jb *jb, cJSON *template, const cJSON *container,
+                           enum hvd_role role)
+{
+    const char *name = hvd_json_str(container, "name");
+    cJSON *meta;
+
+    if (!name || strcmp(name, role_name(role)) == 0)
+        return;
+    meta = hvd_jb_ensure_object(jb, template, "metadata");
+    hvd_jb_str(jb, hvd_jb_ensure_object(jb, meta, "annotations"), HVD_ANNOTATION_CONTAINER, name);
+}
+
+void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
+                        enum hvd_role role)
+{
+    const cJSON *own = own_template(in, role);
+    cJSON *template, *annotations, *pod, *container;
+
+    hvd_jb_copy(jb, parent, "template", own);
+    template = hvd_jb_ensure_object(jb, parent, "template");
+    if (!own)
+        short_form(jb, template, in, role);
+    add_labels(jb, template, in, role);
+    annotations =
+        hvd_children_mark(jb, (cJSON *)hvd_json_get(template, "metadata"), "annotations", in->job);
+    if (role == HVD_ROLE_WORKER && in->job->spec.topology_keys)
+        hvd_jb_str(jb, annotations, HVD_ANNOTATION_TOPOLOGY, in->job->spec.topology_keys);
+    pod = hvd_jb_ensure_object(jb, template, "spec");
+    container = role_container(pod, role_name(role));
+    if (role == HVD_ROLE_MASTER)
+        complete_master(jb, pod, container, in->job);
+    name_container(jb, template, container, role);
+    complete_init(jb, pod);
+    hvd_environment_add(jb, container, in->spec);
+    if (container)
+        add_volumes(jb, pod, container, in->job);
+    if (role == HVD_ROLE_WORKER)
+        complete_worker(jb, pod, container, in->job->spec.ssh_port);
+    hvd_security_defaults(jb, pod);
+}

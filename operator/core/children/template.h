@@ -1,0 +1,24 @@
+#ifndef HVD_OPERATOR_CORE_CHILDREN_TEMPLATE_H
+#define HVD_OPERATOR_CORE_CHILDREN_TEMPLATE_H
+
+#include <cjson/cJSON.h>
+
+#include "operator/api/horovodjob.h"
+#include "operator/api/json.h"
+#include "operator/core/children/children.h"
+#include "operator/core/observe/observe.h"
+
+/* Within operator/core only. */
+
+#define HVD_HOSTS_DIR "/etc/horovod/hosts"
+#define HVD_SSH_DIR "/etc/horovod/ssh"
+
+/*
+ * The pod template of a role (for workers, of the group in) under parent["template"]: the user's,
+ * or the short form's, with labels, mounts, environment, probes and security defaults added where
+ * the user has set nothing. Failures are remembered in jb.
+ */
+void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
+                        enum hvd_role role);
+
+#endif

@@ -1,0 +1,600 @@
+/*
+ * The children of a job that is to run, each made when it is missing and repaired where it differs.
+ * Foreign objects are never touched. The template of a StatefulSet is replaced only while it has no
+ * pods: a running job never gets workers of two kinds. Pure.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/core/attempt/loss.h"
+#include "operator/core/children/children.h"
+#include "operator/core/children/gang.h"
+#include "operator/core/children/hosts.h"
+#include "operator/core/children/owner.h"
+#include "operator/core/children/patch.h"
+#include "operator/core/pass/pass.h"
+#include "operator/core/pass/plan.h"
+#include "operator/core/pass/trouble.h"
+#include "operator/core/writes/refusal.h"
+
+#define MESSAGE_SIZE 1024
+#define TOLD_SIZE 64
+#define TOLD_AGAIN_MS 1000
+#define TOLD_TWICE 2
+
+/* One that is new is an event too; what is retried soon, once per attempt. It is no reason to end a
+ * master that runs: the condition stays true, and its message holds the obstacle. */
+void hvd_ensure_report_once(struct hvd_pass *p, const char *reason, const char *message,
+                            const char *part)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
+    const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE, reason, message};
+
+    if (p->is_blocked)
+        return;
+    p->is_blocked = true;
+    hvd_pass_text(p->obstacle, sizeof(p->obstacle), "%s", message);
+    if (strcmp(reason, "Denied") == 0)
+        hvd_trouble_note(p, HVD_COND_RUNNING, p->obstacle, sizeof(p->obstacle));
+    else if (!(was->message && strstr(was->message, part ? part : p->obstacle)))
+        hvd_pass_event(p, reason, message, true);
+    if (!hvd_pass_is_running(p))
+        hvd_pass_condition(p, &update);
+}
+
+void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
+{
+    hvd_ensure_report_once(p, reason, message, NULL);
+}
+
+/* A child of the job: which, and how it stands. */
+struct child {
+    enum hvd_kind kind;
+    size_t group; /* of a StatefulSet */
+    enum hvd_child_state state;
+    const struct hvd_object *object;
+    char name[HVD_CHILD_NAME_MAX];
+};
+
+static struct child find(const struct hvd_pass *p, enum hvd_kind kind)
+{
+    struct child child = {.kind = kind, .state = hvd_pass_child(p, kind), .object = p->child[kind]};
+
+    hvd_children_name(p->job, kind, child.name);
+    return child;
+}
+
+static struct child find_set(const struct hvd_pass *p, size_t group)
+{
+    struct child child = {.kind = HVD_KIND_STATEFULSET,
+                          .group = group,
+                          .state = hvd_pass_set(p, group),
+                          .object = p->owners.sets[group]};
+
+    hvd_children_group_name(p->job, group, child.name);
+    return child;
+}
+
+static void report_alien(struct hvd_pass *p, const struct child *child)
+{
+    char message[MESSAGE_SIZE];
+
+    hvd_pass_text(message, sizeof(message),
+                  "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
+                  "remove it, or give the job another name",
+                  hvd_kind_info(child->kind)->kind, p->job->namespace, child->name);
+    hvd_ensure_report(p, HVD_REASON_CONFLICT, message);
+}
+
+static void report_denied(struct hvd_pass *p, const struct child *child)
+{
+    const struct hvd_failure *failure = hvd_pass_failure(p, child->kind, child->name);
+    char message[MESSAGE_SIZE];
+
+    if (!failure || failure->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(failure))
+        return;
+    p->is_denied = true;
+    hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
+                  hvd_kind_info(child->kind)->kind, failure->name,
+                  failure->message ? failure->message : "forbidden");
+    hvd_ensure_report(p, "Denied", message);
+}
+
+static bool is_any_denied(const struct hvd_pass *p)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < p->view->n_failures; i++)
+        is = is || p->view->failures[i].type == HVD_FAILURE_DENIED ||
+             p->view->failures[i].type == HVD_FAILURE_LEAVING;
+    return is;
+}
+
+static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZE])
+{
+    (void)snprintf(out, TOLD_SIZE, "%016" PRIx64 "-%d-%" PRId64, hash, stage, at_ms);
+}
+
+/* Whether a ConfigMap can hold the list; NULL after a failure does not fit. */
+static bool fits(struct hvd_pass *p, const cJSON *data)
+{
+    size_t size = hvd_hosts_size(data);
+
+    if (size > HVD_HOSTS_MAX_BYTES) {
+        p->too_long = size;
+        p->is_blocked = true;
+        return false;
+    }
+    return data != NULL;
+}
+
+static void create(struct hvd_pass *p, const struct child *child)
+{
+    const struct hvd_write write = {child->kind, child->name, hvd_repair_of_existence(child->kind),
+                                    HVD_REPAIR_PRESENT};
+    struct hvd_action action = {.type = HVD_ACTION_CREATE,
+                                .kind = child->kind,
+                                .repair = write.repair,
+                                .value = write.value};
+    struct hvd_child_inputs in = {.job = p->job,
+                                  .group = child->group,
+                                  .n_ranks =
+                                      hvd_hosts_slots(p->job, p->pods.ready, p->pods.n_ready),
+                                  .attempt = hvd_job_ended(&p->job->status) + 1,
+                                  .settings = hvd_admit_settings(p)};
+    char told[TOLD_SIZE];
+
+    if (hvd_refusal_of_namespace(p))
+        return;
+    report_denied(p, child);
+    if (p->st || !hvd_contest_admit(p, &write))
+        return;
+    if (child->kind == HVD_KIND_CONFIGMAP && !fits(p, in.hosts_data = hvd_pass_all_hosts(p)))
+        return;
+    if (child->kind == HVD_KIND_JOB) {
+        told_text(hvd_hosts_hash(hvd_pass_hosts(p)), TOLD_TWICE, 0, told);
+        in.hosts_seen = told;
+        in.workers_hash = hvd_loss_workers_hash(p);
+    }
+    in.spec = hvd_pass_spec(p);
+    /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. Where one
+     * was denied, one write is enough to learn whether it still is. */
+    action.waits = child->kind == HVD_KIND_STATEFULSET || is_any_denied(p);
+    if (action.waits && p->is_child_held)
+        return;
+    if (child->kind == HVD_KIND_SECRET)
+        action.type = HVD_ACTION_CREATE_SECRET;
+    else if (!p->st)
+        p->st = hvd_children_encode(child->kind, &in, &action.body, NULL);
+    if (!p->st)
+        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, child->name);
+}
+
+/* A merge patch of the object as it is known. */
+static cJSON *merge_patch(struct hvd_jb *jb, const struct hvd_object *object)
+{
+    cJSON *root = hvd_jb_root(jb);
+
+    hvd_patch_expect(jb, hvd_jb_object(jb, root, "metadata"), &object->meta);
+    return root;
+}
+
+/* Sends a merge patch, which is deleted, that sets the field to the value. */
+static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
+                       cJSON *root, const struct hvd_patch *what)
+{
+    struct hvd_patch patch = *what;
+
+    patch.body = hvd_jb_print(jb, root);
+    cJSON_Delete(root);
+    hvd_pass_patch(p, object, &patch);
+}
+
+/*
+ * Replaces what stands at the path by root["value"], which never differs, and deletes root. A merge
+ * patch could not remove what others have added there.
+ */
+static void replace(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
+                    cJSON *root, const char *path, enum hvd_repair repair)
+{
+    struct hvd_patch patch = {.repair = repair, .is_json_patch = true};
+    cJSON *steps = hvd_jb_array(jb, root, "steps");
+
+    hvd_patch_expect_steps(jb, steps, &object->meta);
+    hvd_jb_copy(jb, hvd_patch_step(jb, steps, "add", path), "value", hvd_json_get(root, "value"));
+    patch.body = hvd_jb_print(jb, steps);
+    cJSON_Delete(root);
+    hvd_pass_patch(p, object, &patch);
+}
+
+static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root, *selector;
+
+    if (hvd_fields_repair_service(p, service))
+        return;
+    if (!p->st && !service->u.service.publishes_not_ready) {
+        root = hvd_jb_root(&jb);
+        hvd_jb_bool(&jb, root, "value", true);
+        replace(p, &jb, service, root, "/spec/publishNotReadyAddresses", HVD_REPAIR_UNREADY);
+    }
+    if (!p->st && !service->u.service.selects_job) {
+        root = hvd_jb_root(&jb);
+        selector = hvd_jb_object(&jb, root, "value");
+        hvd_jb_str(&jb, selector, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+        hvd_jb_str(&jb, selector, HVD_LABEL_JOB, p->job->name);
+        replace(p, &jb, service, root, "/spec/selector", HVD_REPAIR_SELECTOR);
+    }
+}
+
+/* With another strategy a changed template would replace the workers of a running job. */
+static void repair_strategy(struct hvd_pass *p, const struct hvd_object *set)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    if (p->st || set->u.statefulset.is_on_delete)
+        return;
+    root = hvd_jb_root(&jb);
+    hvd_jb_str(&jb, hvd_jb_object(&jb, root, "value"), "type", "OnDelete");
+    replace(p, &jb, set, root, "/spec/updateStrategy", HVD_REPAIR_STRATEGY);
+}
+
+static void ensure_replicas(struct hvd_pass *p, const struct hvd_object *set, int32_t replicas)
+{
+    const struct hvd_patch patch = {.repair = HVD_REPAIR_REPLICAS, .value = (uint64_t)replicas};
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    if (p->st || set->u.statefulset.replicas == replicas)
+        return;
+    p->is_rescaled = true;
+    root = merge_patch(&jb, set);
+    hvd_jb_int(&jb, hvd_jb_object(&jb, root, "spec"), "replicas", replicas);
+    send_patch(p, &jb, set, root, &patch);
+}
+
+/* Whether the set is of a group that the spec has. */
+static bool is_wanted(const struct hvd_pass *p, const struct hvd_object *set)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (p->owners.sets[i] == set)
+            return true;
+    }
+    return false;
+}
+
+/* Removes sets of groups that the spec no longer has. */
+static void remove_unwanted(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
+            !object->meta.is_deleting && !is_wanted(p, object))
+            hvd_pass_delete(p, object);
+    }
+}
+
+bool hvd_ensure_no_workers(struct hvd_pass *p)
+{
+    bool is_down = true;
+
+    remove_unwanted(p);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct hvd_object *set = p->owners.sets[i];
+        enum hvd_child_state state = hvd_pass_set(p, i);
+
+        if (state == HVD_CHILD_WAIT)
+            is_down = false;
+        if (state != HVD_CHILD_OURS || set->u.statefulset.replicas == 0)
+            continue;
+        is_down = false;
+        ensure_replicas(p, set, 0);
+    }
+    return is_down;
+}
+
+/* Starts a set without pods again, with the template of today: it may have changed meanwhile. */
+static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t group)
+{
+    const struct hvd_child_inputs in = {.job = p->job,
+                                        .spec = hvd_pass_spec(p),
+                                        .group = group,
+                                        .has_hash = set->u.statefulset.spec_hash != NULL,
+                                        .settings = hvd_admit_settings(p)};
+    struct hvd_patch patch = {.repair = HVD_REPAIR_REPLICAS,
+                              .value = (uint64_t)p->job->spec.groups[group].replicas,
+                              .is_json_patch = true,
+                              .is_template = true};
+
+    if (!p->st)
+        p->st = hvd_children_template_patch(&in, &set->meta, &patch.body, NULL);
+    if (!p->st)
+        hvd_pass_patch(p, set, &patch);
+}
+
+static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
+{
+    /* Pods that come before their Secret would try the mount again late. */
+    bool has_keys = hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS;
+
+    repair_strategy(p, set);
+    hvd_fields_repair_set(p, set);
+    if (p->st || (set->u.statefulset.replicas == 0 && !has_keys))
+        return;
+    /* Other sets may have pods: those of the same start, where not all could be started at once. */
+    if (set->u.statefulset.replicas == 0 && p->pods.n_of[group] == 0)
+        restart_set(p, set, group);
+    else
+        ensure_replicas(p, set, p->job->spec.groups[group].replicas);
+}
+
+static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
+{
+    const struct hvd_child_inputs in = {
+        .job = p->job, .spec = hvd_pass_spec(p), .settings = hvd_admit_settings(p)};
+    /* What it is to be follows from the spec. */
+    struct hvd_patch patch = {
+        .repair = HVD_REPAIR_GANG, .value = (uint64_t)p->job->generation, .is_json_patch = true};
+
+    if (!p->st)
+        p->st = hvd_gang_patch(&in, group, &patch.body, NULL);
+    if (patch.body && hvd_pass_failure(p, group->kind, group->meta.name))
+        p->is_denied = true;
+    if (!p->st && patch.body)
+        hvd_pass_patch(p, group, &patch);
+    p->has_no_room = p->has_no_room || group->u.podgroup.is_pending;
+}
+
+bool hvd_ensure_is_outdated(struct hvd_pass *p)
+{
+    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
+    char hash[HVD_HASH_SIZE];
+
+    /* The first generation has one spec only, whatever a webhook makes of the hash. */
+    if (p->job->generation == p->job->status.observed_generation || p->job->generation == 1 ||
+        hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS || !set->u.statefulset.spec_hash)
+        return false;
+    if (hvd_pass_spec(p))
+        p->st = hvd_children_spec_hash(p->spec, hash, NULL);
+    return !p->st && set->u.statefulset.replicas != 0 &&
+           !hvd_str_equal(hash, set->u.statefulset.spec_hash);
+}
+
+static void ensure_child(struct hvd_pass *p, const struct child *child)
+{
+    switch (child->state) {
+    case HVD_CHILD_MISSING:
+        create(p, child);
+        return;
+    case HVD_CHILD_ALIEN:
+        report_alien(p, child);
+        return;
+    case HVD_CHILD_WAIT:
+        return;
+    case HVD_CHILD_OURS:
+        break;
+    }
+    /* Of one that is to get its owner reference back first nothing else may be read (shape.h). */
+    if (child->kind != HVD_KIND_STATEFULSET && hvd_owner_is_lost(p->job, child->object))
+        return;
+    if (child->kind == HVD_KIND_SERVICE)
+        repair_service(p, child->object);
+    if (child->kind == HVD_KIND_STATEFULSET)
+        repair_statefulset(p, child->object, child->group);
+    if (child->kind == hvd_gang_kind(hvd_admit_settings(p)))
+        repair_group(p, child->object);
+}
+
+static void ensure(struct hvd_pass *p, enum hvd_kind kind)
+{
+    const struct child child = find(p, kind);
+
+    ensure_child(p, &child);
+}
+
+/* Whether workers made now would mount keys or a list that are about to go, perhaps those of a job
+ * of this name that was deleted. */
+static bool is_mount_leaving(const struct hvd_pass *p)
+{
+    return hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING &&
+           (hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_WAIT ||
+            hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_WAIT);
+}
+
+/* Whether the set is there and is to have pods: it makes and adopts them already. */
+static bool has_pods_wanted(const struct child *child)
+{
+    return child->state == HVD_CHILD_OURS && child->object->u.statefulset.replicas > 0;
+}
+
+static void ensure_sets(struct hvd_pass *p)
+{
+    const bool is_early = is_mount_leaving(p);
+
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct child child = find_set(p, i);
+
+        if (child.state == HVD_CHILD_MISSING && is_early)
+            continue;
+        if (hvd_occupied_report(p, i) && !has_pods_wanted(&child))
+            continue;
+        ensure_child(p, &child);
+    }
+    remove_unwanted(p);
+}
+
+void hvd_ensure_children(struct hvd_pass *p)
+{
+    const struct hvd_settings *settings = hvd_admit_settings(p);
+
+    ensure(p, HVD_KIND_SECRET);
+    ensure(p, HVD_KIND_SERVICE);
+    ensure(p, HVD_KIND_CONFIGMAP);
+    /* A job that runs goes on without the group that the API server does not know any more. */
+    if (hvd_admit_gang(p) && hvd_gang_kind(settings) != HVD_N_KINDS && !settings->is_gang_missing)
+        ensure(p, hvd_gang_kind(settings));
+    /* Workers would mount a foreign Secret or list of that name. A job with pods of others in the
+     * way of its workers has all other children. */
+    if (!p->is_blocked)
+        ensure_sets(p);
+}
+
+/* Whether enough workers of every group are Ready. */
+static bool is_enough(const struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (p->pods.n_ready_of[i] < p->job->spec.groups[i].n_enough)
+            return false;
+    }
+    return true;
+}
+
+static bool is_published(struct hvd_pass *p)
+{
+    const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    const cJSON *data = NULL;
+
+    if (hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_OURS)
+        data = hvd_pass_hosts(p);
+    return data && map->u.configmap.data_hash == hvd_hosts_hash(data);
+}
+
+/* How many hosts the list should have. */
+static int32_t n_hosts(const struct hvd_pass *p)
+{
+    return (int32_t)p->pods.n_ready + (p->job->spec.is_master_worker ? 1 : 0);
+}
+
+void hvd_ensure_hosts(struct hvd_pass *p)
+{
+    const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
+    bool is_starting = hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
+                       set->u.statefulset.replicas > 0;
+    struct hvd_patch patch = {.repair = HVD_REPAIR_HOSTS};
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    /* Somebody has removed the list of a job without workers: it will begin with all of them. */
+    if (p->next.hosts > n_hosts(p) && p->pods.n_workers == 0 &&
+        hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_MISSING)
+        p->next.hosts = n_hosts(p);
+    if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS)
+        return;
+    /* Nobody reads the list of a job that still starts: it begins with all workers, so that it need
+     * not be written again when they are Ready. */
+    if (!is_enough(p) && p->pods.n_masters == 0 && n_hosts(p) >= p->next.hosts && is_starting)
+        return;
+    if (is_published(p)) {
+        p->next.hosts = n_hosts(p);
+        return;
+    }
+    if (!fits(p, hvd_pass_hosts(p)))
+        return;
+    p->is_list_frozen = map->u.configmap.is_immutable;
+    if (p->is_list_frozen)
+        return;
+    patch.value = hvd_hosts_hash(hvd_pass_hosts(p));
+    root = merge_patch(&jb, map);
+    hvd_jb_copy(&jb, root, "data", hvd_pass_hosts(p));
+    /* The API server refuses a file that is in data and in binaryData. */
+    if (map->u.configmap.is_shadowed)
+        hvd_hosts_put_removals(&jb, hvd_jb_object(&jb, root, "binaryData"));
+    send_patch(p, &jb, map, root, &patch);
+}
+
+/*
+ * A list that somebody made immutable cannot change any more, and kubelets do not look at it again
+ * while a pod on their node mounts it. It is made anew while the job has no pods; a job that waits
+ * for its list without a master gives its workers up for that, a running master keeps the old one.
+ * True while the job must have no workers for it.
+ */
+bool hvd_ensure_list_thaws(struct hvd_pass *p)
+{
+    const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    struct hvd_write removal = {HVD_KIND_CONFIGMAP, NULL, HVD_REPAIR_IMMUTABLE, HVD_REPAIR_ABSENT};
+    bool is_down = true;
+
+    if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS ||
+        !map->u.configmap.is_immutable || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING ||
+        p->pods.n_masters > 0)
+        return false;
+    for (size_t i = 0; i < p->job->spec.n_groups; i++)
+        is_down = is_down && (hvd_pass_set(p, i) != HVD_CHILD_OURS ||
+                              p->owners.sets[i]->u.statefulset.replicas == 0);
+    removal.name = map->meta.name;
+    if ((!is_down && (!is_enough(p) || is_published(p))) || !hvd_contest_admit(p, &removal))
+        return false;
+    if (is_down && p->pods.n_workers == 0)
+        hvd_pass_delete_for(p, map, HVD_REPAIR_IMMUTABLE);
+    return true;
+}
+
+/* The stage (0, 1, 2) to which the pod was told of the published list, and when. */
+static int told_stage(const char *seen, uint64_t hash, int64_t *at_ms)
+{
+    char *end = NULL;
+    long stage;
+
+    *at_ms = 0;
+    if (!seen || strtoull(seen, &end, 16) != hash || *end != '-')
+        return 0;
+    stage = strtol(end + 1, &end, 10);
+    if (stage < 1 || stage > TOLD_TWICE || *end != '-')
+        return 0;
+    *at_ms = strtoll(end + 1, NULL, 10);
+    return (int)stage;
+}
+
+void hvd_ensure_master_told(struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master;
+    struct hvd_jb jb = {0};
+    char told[TOLD_SIZE];
+    uint64_t hash;
+    int64_t at_ms;
+    cJSON *root;
+    int stage;
+
+    if (p->st || !pod || pod->meta.is_deleting || pod->u.pod.phase > HVD_POD_RUNNING ||
+        !is_published(p))
+        return;
+    hash = p->child[HVD_KIND_CONFIGMAP]->u.configmap.data_hash;
+    stage = told_stage(pod->u.pod.hosts_seen, hash, &at_ms);
+    if (stage == TOLD_TWICE)
+        return;
+    if (stage == 1 && p->now_ms >= at_ms && p->now_ms < at_ms + TOLD_AGAIN_MS) {
+        hvd_plan_wake(p->plan, at_ms + TOLD_AGAIN_MS);
+        return;
+    }
+    told_text(hash, stage + 1, p->now_ms, told);
+    root = merge_patch(&jb, pod);
+    hvd_jb_str(&jb, hvd_jb_object(&jb, (cJSON *)hvd_json_get(root, "metadata"), "annotations"),
+               HVD_ANNOTATION_HOSTS, told);
+    send_patch(p, &jb, pod, root,
+               &(struct hvd_patch){.repair = HVD_REPAIR_HOSTS_SEEN, .value = hash});
+}
+
+void hvd_ensure_master(struct hvd_pass *p)
+{
+    const struct child child = find(p, HVD_KIND_JOB);
+
+    if (child.state == HVD_CHILD_ALIEN)
+        report_alien(p, &child);
+    if (child.state == HVD_CHILD_OURS) {
+        hvd_held_release(p, child.object);
+        hvd_fields_repair_job(p, child.object);
+    }
+    /* Without the Secret the workers were made with, it could not reach them. */
+    if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
+        is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS &&
+        !hvd_outcome_asks_first(p))
+        create(p, &child);
+}

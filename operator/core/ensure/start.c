@@ -1,0 +1,101 @@
+/*
+ * Workers of an earlier start. A job that was suspended and is resumed begins without any, as ranks
+ * of a master that is gone may live on in them. The status remembers a suspension; where it could
+ * not be written, the StatefulSets do: one without replicas is being taken down, and each has the
+ * generation of the HorovodJob with which it was started. All go then before any comes. Pure.
+ */
+#include "base/str.h"
+#include "operator/core/children/children.h"
+#include "operator/core/pass/pass.h"
+#include "operator/core/writes/repair_internal.h"
+
+/* How the sets of the job stand. */
+struct sets {
+    bool is_any_down; /* one has no replicas */
+    bool is_any_left; /* and pods all the same */
+    bool is_any_old;  /* one that has replicas was started with another spec */
+    bool is_unseen;   /* one that has replicas was not started by this process */
+};
+
+static bool has_written(const struct hvd_pass *p, const struct hvd_object *set,
+                        enum hvd_repair repair)
+{
+    const struct hvd_repair_record *record = hvd_repairs_find(
+        p->view->repairs, hvd_repair_key(HVD_KIND_STATEFULSET, set->meta.name, repair));
+
+    return record && record->value != HVD_REPAIR_ABSENT;
+}
+
+static struct sets look(const struct hvd_pass *p)
+{
+    struct sets found = {.is_any_down = false};
+
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct hvd_object *set = p->owners.sets[i];
+        int64_t generation;
+
+        if (hvd_pass_set(p, i) != HVD_CHILD_OURS)
+            continue;
+        generation = set->u.statefulset.generation;
+        if (set->u.statefulset.replicas == 0) {
+            found.is_any_down = true;
+            found.is_any_left = found.is_any_left || p->pods.n_of[i] > 0;
+            continue;
+        }
+        found.is_any_old = found.is_any_old || (generation && generation != p->job->generation);
+        found.is_unseen = found.is_unseen || (!has_written(p, set, HVD_REPAIR_EXISTENCE) &&
+                                              !has_written(p, set, HVD_REPAIR_REPLICAS));
+    }
+    return found;
+}
+
+/* Whether a worker is there that was when the events were read: they tell nothing of later ones. */
+static bool has_worker_of(const struct hvd_pass *p, const struct hvd_failure *trace)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        if (hvd_pods_is_ours(p->view, pod, &p->owners) && pod->meta.role == HVD_ROLE_WORKER &&
+            pod->meta.created_s * 1000 <= trace->at_ms)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Whether a master may have run with the workers of which neither a status nor this process knows:
+ * an operator that ended may have removed it, as the job was suspended, and no worker yet. The
+ * events tell of one that was, but for an hour alone, and not to everybody. Where no status was
+ * ever written, an edit of the spec counts as well, which costs workers that nobody uses so far.
+ */
+static bool may_have_ended(struct hvd_pass *p, const struct sets *sets)
+{
+    const struct hvd_job_status *status = &p->job->status;
+    const struct hvd_failure *trace;
+    char name[HVD_CHILD_NAME_MAX];
+
+    if (!sets->is_unseen || status->attempts > hvd_job_ended(status) || p->pods.n_masters > 0 ||
+        hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
+        return false;
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
+    trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
+    return (trace && trace->type == HVD_FAILURE_BEGUN && has_worker_of(p, trace)) ||
+           (sets->is_any_old && status->state == HVD_JOB_NEW);
+}
+
+bool hvd_start_clears(struct hvd_pass *p)
+{
+    const struct sets sets = look(p);
+
+    if (p->st || hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)
+        return false;
+    if (!sets.is_any_left && !(sets.is_any_down && sets.is_any_old)) {
+        if (!may_have_ended(p, &sets))
+            return false;
+        if (hvd_outcome_asks_first(p)) /* that master may have succeeded */
+            return true;
+    }
+    (void)hvd_ensure_no_workers(p);
+    hvd_outcome_remove_workers(p);
+    return true;
+}

@@ -1,0 +1,264 @@
+/*
+ * What is left of a master's Job that was removed while nobody looked, by its
+ * ttlSecondsAfterFinished or by hand: the Job controller writes an event when a Job ends, which
+ * stays for an hour. Events of other writers do not count, nor do those about another Job that had
+ * the name: a foreign one, or the master's of an earlier attempt or an earlier HorovodJob. The
+ * master is made when its workers are Ready, so those tell them apart. Pure.
+ */
+#include "operator/core/obstacles/trace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
+#include "operator/core/obstacles/look.h"
+#include "operator/core/pass/pass.h"
+#include "operator/core/pass/plan.h"
+#include "operator/core/writes/refusal.h"
+
+#define BODY_SIZE 128
+#define MESSAGE_SIZE 512
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- which Job may be meant ---- */
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* When the worker could be reached first, as far as is known; a container that was started again
+ * does not tell. Nodes have clocks of their own: whatever they show, a pod is made before it runs.
+ */
+static int64_t worker_started_s(const struct hvd_object *pod)
+{
+    return pod->u.pod.restarts > 0 ? pod->meta.created_s
+                                   : later(pod->meta.created_s, pod->u.pod.started_s);
+}
+
+/* Since when the workers of the group, which are enough, have been so many; room is for as many
+ * times as there are Ready workers. */
+static int64_t enough_since_s(const struct hvd_pass *p, size_t group, bool is_made, int64_t *room)
+{
+    const int32_t n_enough = p->job->spec.groups[group].n_enough;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->pods.n_ready; i++) {
+        const struct hvd_object *pod = p->pods.ready[i].pod;
+
+        if (p->pods.ready[i].group == group)
+            room[n++] = is_made ? pod->meta.created_s : worker_started_s(pod);
+    }
+    qsort(room, n, sizeof(room[0]), compare);
+    return n_enough > 0 && (size_t)n_enough <= n ? room[n_enough - 1] : 0;
+}
+
+/* Of an attempt of which no status tells: its master came after its workers, which are new in each
+ * attempt. */
+static void bound_unseen(struct hvd_pass *p, struct hvd_trace_bounds *out)
+{
+    int64_t *room = hvd_malloc(p->pods.n_ready ? p->pods.n_ready : 1, sizeof(room[0]));
+
+    if (!room) {
+        p->st = HVD_ERR_NOMEM;
+        return;
+    }
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct hvd_object *set = p->owners.sets[i];
+
+        if (set)
+            out->made_s = later(out->made_s, set->meta.created_s);
+        out->made_s = later(out->made_s, enough_since_s(p, i, true, room));
+        out->ended_s = later(out->ended_s, enough_since_s(p, i, false, room));
+    }
+    out->ended_s = later(out->ended_s, out->made_s);
+    hvd_free(room);
+}
+
+/*
+ * Whether the events could not be read the last time and are asked for again later; the condition
+ * Running tells of it. Its time is a bound of what is asked where the status does not name the
+ * master's Job: it is left alone then.
+ */
+static bool is_put_off(struct hvd_pass *p, const char *name)
+{
+    const struct hvd_job_status *status = &p->job->status;
+    const struct hvd_failure *failure = hvd_pass_failure(p, HVD_KIND_JOB, name);
+    char message[MESSAGE_SIZE];
+
+    if (!failure || failure->type != HVD_FAILURE_UNTRACED)
+        return false;
+    hvd_pass_text(
+        message, sizeof(message),
+        "the job waits for the events about Job %s, which tell whether it has ended: they "
+        "cannot be read, will be tried again: %s",
+        name, failure->message ? failure->message : "no reason given");
+    if (hvd_refusal_is_told(failure) &&
+        (status->attempts <= hvd_job_ended(status) || status->master_uid))
+        hvd_ensure_report(p, "Denied", message);
+    return hvd_look_waits(p, failure);
+}
+
+void hvd_trace_ask(struct hvd_pass *p, const char *name)
+{
+    const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
+    struct hvd_action action = {.type = HVD_ACTION_TRACE, .kind = HVD_KIND_JOB};
+    struct hvd_trace_bounds bounds = {.made_s = p->job->created_s, .ended_s = p->job->created_s};
+
+    if (p->st || is_put_off(p, name))
+        return;
+    (void)snprintf(bounds.job_uid, sizeof(bounds.job_uid), "%s", p->job->uid);
+    if (p->job->status.attempts <= hvd_job_ended(&p->job->status))
+        bound_unseen(p, &bounds);
+    else if (p->job->status.master_uid)
+        (void)snprintf(bounds.master_uid, sizeof(bounds.master_uid), "%s",
+                       p->job->status.master_uid);
+    else /* it may have ended in the second in which it was seen to run, or to wait */
+        bounds.ended_s =
+            (running->truth == HVD_ABSENT ? p->job->status.start_s : running->since_s) - 1;
+    if (p->st)
+        return;
+    action.body = hvd_trace_encode(&bounds);
+    p->st = action.body ? hvd_plan_add(p->plan, &action, p->job->namespace, name) : HVD_ERR_NOMEM;
+}
+
+char *hvd_trace_encode(const struct hvd_trace_bounds *bounds)
+{
+    char text[BODY_SIZE + 2 * HVD_TRACE_UID_SIZE];
+
+    (void)snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 " %s %s", bounds->made_s,
+                   bounds->ended_s, bounds->job_uid, bounds->master_uid);
+    return hvd_strdup(text);
+}
+
+void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out)
+{
+    struct hvd_trace_bounds read = {.made_s = 0};
+    const char *space;
+    char *end = NULL;
+
+    *out = (struct hvd_trace_bounds){.made_s = INT64_MAX, .ended_s = INT64_MAX};
+    if (!body)
+        return;
+    read.made_s = strtoll(body, &end, 10);
+    if (end == body || *end != ' ')
+        return;
+    body = end + 1;
+    read.ended_s = strtoll(body, &end, 10);
+    if (end == body || *end != ' ')
+        return;
+    space = strchr(end + 1, ' ');
+    if (!space)
+        return;
+    (void)snprintf(read.job_uid, sizeof(read.job_uid), "%.*s", (int)(space - end - 1), end + 1);
+    (void)snprintf(read.master_uid, sizeof(read.master_uid), "%s", space + 1);
+    *out = read;
+}
+
+/* ---- what the events are about ---- */
+
+static bool is_by_controller(const cJSON *event)
+{
+    static const char controller[] = "job-controller";
+
+    return hvd_str_equal(hvd_json_str(event, "source.component"), controller) ||
+           hvd_str_equal(hvd_json_str(event, "reportingComponent"), controller);
+}
+
+static bool is_failure(const char *reason)
+{
+    static const char *const reasons[] = {"BackoffLimitExceeded", "DeadlineExceeded",
+                                          "PodFailurePolicy"};
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        is = is || hvd_str_equal(reason, reasons[i]);
+    return is;
+}
+
+static int64_t time_of(const cJSON *event, const char *path)
+{
+    return hvd_rfc3339_parse(hvd_json_str(event, path));
+}
+
+/*
+ * When the controller wrote the event last, by its own clock; not later than the API server stored
+ * it first, as what is told of happens once. The one clock may be ahead, the other is that of all
+ * times with which this is compared.
+ */
+static int64_t written_s(const cJSON *event)
+{
+    const int64_t at_s = later(time_of(event, "lastTimestamp"), time_of(event, "eventTime"));
+    const int64_t stored_s = time_of(event, "metadata.creationTimestamp");
+
+    return stored_s > 0 && stored_s < at_s ? stored_s : at_s;
+}
+
+/* Whether the Job that the event is about was there before that of the attempt. */
+static bool is_about_older(const cJSON *events, const cJSON *about, int64_t made_s)
+{
+    const char *uid = hvd_json_str(about, "involvedObject.uid");
+    const cJSON *event = NULL;
+
+    cJSON_ArrayForEach(event, hvd_json_get(events, "items"))
+    {
+        const int64_t stored_s = time_of(event, "metadata.creationTimestamp");
+
+        if (uid && stored_s > 0 && stored_s < made_s && is_by_controller(event) &&
+            hvd_str_equal(hvd_json_str(event, "involvedObject.uid"), uid))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the event is about the master's Job of the attempt. */
+static bool is_about_master(const cJSON *events, const cJSON *event,
+                            const struct hvd_trace_bounds *bounds)
+{
+    if (bounds->master_uid[0] != '\0')
+        return hvd_str_equal(hvd_json_str(event, "involvedObject.uid"), bounds->master_uid);
+    return written_s(event) > bounds->ended_s && !is_about_older(events, event, bounds->made_s);
+}
+
+enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace_bounds *bounds,
+                                     char out[HVD_TRACE_SIZE])
+{
+    enum hvd_failure_type found = HVD_FAILURE_NO_TRACE;
+    const cJSON *event = NULL;
+
+    out[0] = '\0';
+    cJSON_ArrayForEach(event, hvd_json_get(events, "items"))
+    {
+        const char *reason = hvd_json_str(event, "reason");
+        const char *message = hvd_json_str(event, "message");
+        const bool is_success = hvd_str_equal(reason, "Completed");
+
+        const bool is_begin = hvd_str_equal(reason, "SuccessfulCreate");
+
+        if (!is_by_controller(event) || (!is_success && !is_failure(reason) && !is_begin) ||
+            !is_about_master(events, event, bounds))
+            continue;
+        if (is_begin) {
+            found = found == HVD_FAILURE_NO_TRACE ? HVD_FAILURE_BEGUN : found;
+            continue;
+        }
+        if (is_success) {
+            out[0] = '\0';
+            return HVD_FAILURE_SUCCEEDED;
+        }
+        found = HVD_FAILURE_FAILED;
+        hvd_pass_text(out, HVD_TRACE_SIZE, "%s", message ? message : reason);
+    }
+    return found;
+}

@@ -1,0 +1,49 @@
+/*
+ * activeDeadlineSeconds: when it is over, and what it ends. While something cannot be read the
+ * deadline is the one decision that is made, by what is in sight: a master that has ended by then
+ * has decided how the job ends, and nobody is blamed for what is not seen. Pure.
+ */
+#include <stdio.h>
+
+#include "operator/core/pass/pass.h"
+#include "operator/core/pass/plan.h"
+
+#define MESSAGE_SIZE 128
+
+/* Wakes at the end if that is still to come. */
+static bool is_over(struct hvd_pass *p)
+{
+    const int64_t deadline_s = p->job->spec.active_deadline_s;
+    const int64_t end_ms = (p->next.start_s + deadline_s) * 1000;
+
+    if (deadline_s < 0)
+        return false;
+    if (p->now_ms < end_ms)
+        hvd_plan_wake(p->plan, end_ms);
+    return p->now_ms >= end_ms;
+}
+
+bool hvd_deadline_ends_job(struct hvd_pass *p)
+{
+    char message[MESSAGE_SIZE];
+
+    if (!is_over(p))
+        return false;
+    (void)snprintf(message, sizeof(message),
+                   "the job was active for longer than activeDeadlineSeconds (%lld)",
+                   (long long)p->job->spec.active_deadline_s);
+    hvd_outcome_fail(p, HVD_REASON_DEADLINE, message);
+    return true;
+}
+
+void hvd_deadline_ends_waiting(struct hvd_pass *p, bool has_spec)
+{
+    if (hvd_job_is_finished(&p->next) || p->job->spec.is_suspended || hvd_pass_is_stopping(p) ||
+        p->next.start_s <= 0 || !is_over(p))
+        return;
+    if (hvd_mark_is_end(p))
+        hvd_outcome_noted(p);
+    else if (!hvd_altered_ends_job(p) && !hvd_outcome_late(p) &&
+             !((has_spec || hvd_outcome_is_success(p)) && hvd_outcome_master(p)))
+        (void)hvd_deadline_ends_job(p);
+}
