@@ -14,7 +14,6 @@
 #include "operator/api/json.h"
 #include "operator/api/version.h"
 #include "operator/app/history.h"
-#include "operator/core/children/children.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/obstacles/look.h"
 #include "operator/core/view/packed.h"

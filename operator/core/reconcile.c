@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/finalizers.h"
+#include "operator/core/attempt/attempt.h"
 #include "operator/core/attempt/loss.h"
 #include "operator/core/attempt/scaling.h"
 #include "operator/core/children/children.h"
@@ -24,12 +25,11 @@
 #include "operator/core/children/owner.h"
 #include "operator/core/obstacles/look.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/text.h"
 #include "operator/core/writes/denial.h"
 #include "operator/core/writes/kept.h"
-#include "operator/core/writes/refusal.h"
 
 #define MESSAGE_SIZE 1024
 #define STOPPED_MS 1000 /* how often the status of a suspended job is written */
@@ -98,9 +98,9 @@ static bool is_refused(const struct hvd_pass *p, char out[MESSAGE_SIZE])
 
         if (failure->type != HVD_FAILURE_INVALID)
             continue;
-        hvd_pass_text(out, MESSAGE_SIZE, "%s %s was refused: %s",
-                      hvd_kind_info(failure->kind)->kind, failure->name,
-                      failure->message ? failure->message : "no reason given");
+        hvd_text_format(out, MESSAGE_SIZE, "%s %s was refused: %s",
+                        hvd_kind_info(failure->kind)->kind, failure->name,
+                        failure->message ? failure->message : "no reason given");
         return true;
     }
     return false;
@@ -112,10 +112,11 @@ static void show_too_long(struct hvd_pass *p)
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_WORKERS_READY];
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message),
-                  "the list of %d hosts has %zu bytes and a ConfigMap holds %d: use fewer workers, "
-                  "a shorter name of the job, or spec.network.hostNames IP",
-                  p->job->spec.replicas, p->too_long, HVD_HOSTS_MAX_BYTES);
+    hvd_text_format(
+        message, sizeof(message),
+        "the list of %d hosts has %zu bytes and a ConfigMap holds %d: use fewer workers, "
+        "a shorter name of the job, or spec.network.hostNames IP",
+        p->job->spec.replicas, p->too_long, HVD_HOSTS_MAX_BYTES);
     if (!hvd_str_equal(was->reason, "HostListTooLong"))
         hvd_pass_event(p, "HostListTooLong", message, true);
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"HostListTooLong", message});
@@ -139,14 +140,14 @@ static void describe_misnamed(const struct hvd_pass *p, char *out, size_t size)
     if (p->pods.n_misnamed > 1)
         (void)snprintf(others, sizeof(others), " (and %zu more such pods)", p->pods.n_misnamed - 1);
     if (hvd_pods_is_numbered(pod))
-        hvd_pass_text(out, size,
-                      "pod %s takes the place of a worker in StatefulSet %s: delete it%s",
-                      pod->meta.name, pod->meta.owner_name, others);
+        hvd_text_format(out, size,
+                        "pod %s takes the place of a worker in StatefulSet %s: delete it%s",
+                        pod->meta.name, pod->meta.owner_name, others);
     else
-        hvd_pass_text(out, size,
-                      "pod %s belongs to StatefulSet %s and is no worker, as its name has no "
-                      "worker's number: delete it%s",
-                      pod->meta.name, pod->meta.owner_name, others);
+        hvd_text_format(out, size,
+                        "pod %s belongs to StatefulSet %s and is no worker, as its name has no "
+                        "worker's number: delete it%s",
+                        pod->meta.name, pod->meta.owner_name, others);
 }
 
 /* What keeps workers from being Ready, if anything is known to; false if not. */
@@ -159,11 +160,11 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
         hvd_refusal_of_workers(p, out, size))
         return true;
     if (pod)
-        hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
+        hvd_text_format(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
     else if (p->pods.misnamed)
         describe_misnamed(p, out, size);
     else if (p->pods.slow && hvd_stage_describe(p, p->pods.slow, slow)) {
-        hvd_pass_text(out, size, "%s", slow);
+        hvd_text_format(out, size, "%s", slow);
         return true;
     }
     return pod || p->pods.misnamed || hvd_drift_describe(p, out, size) ||
@@ -181,12 +182,12 @@ static void describe_workers(const struct hvd_pass *p, char *out, size_t size)
     out += n;
     size -= (size_t)n;
     if (p->deferred[0])
-        hvd_pass_text(out, size, "; %s", p->deferred);
+        hvd_text_format(out, size, "; %s", p->deferred);
     else if (n_started > 0 && n_started < (int64_t)p->pods.n_ready)
-        hvd_pass_text(out, size,
-                      "; this attempt was started for %d: ranks on the others are up to the "
-                      "program, or wait for the next attempt",
-                      (int)n_started);
+        hvd_text_format(out, size,
+                        "; this attempt was started for %d: ranks on the others are up to the "
+                        "program, or wait for the next attempt",
+                        (int)n_started);
 }
 
 static void count_workers(struct hvd_pass *p)
@@ -206,31 +207,32 @@ static void count_workers(struct hvd_pass *p)
     describe_workers(p, workers, sizeof(workers));
     if (describe_trouble(p, trouble, sizeof(trouble))) {
         hvd_trouble_note(p, HVD_COND_WORKERS_READY, trouble, sizeof(trouble));
-        hvd_pass_text(message, sizeof(message), "%s; %s", workers, trouble);
+        hvd_text_format(message, sizeof(message), "%s; %s", workers, trouble);
     } else if (p->has_no_room)
-        hvd_pass_text(message, sizeof(message),
-                      "%s; PodGroup %s is Pending: the gang scheduler has no room for all of them "
-                      "yet",
-                      workers, p->job->name);
+        hvd_text_format(
+            message, sizeof(message),
+            "%s; PodGroup %s is Pending: the gang scheduler has no room for all of them "
+            "yet",
+            workers, p->job->name);
     else
-        hvd_pass_text(message, sizeof(message), "%s", workers);
+        hvd_text_format(message, sizeof(message), "%s", workers);
     set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
         (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
 }
 
 static void show_running(struct hvd_pass *p)
 {
-    const struct hvd_worker_failure *loss = hvd_pass_loss(p);
+    const struct hvd_worker_failure *loss = hvd_attempt_loss(p);
     const char *lost = loss ? loss->message : NULL;
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], altered[MESSAGE_SIZE / 2] = "";
 
-    hvd_pass_attempt(p, attempt);
+    hvd_attempt_describe(p, attempt);
     if (hvd_altered_describe(p, HVD_KIND_JOB, altered, sizeof(altered)))
         hvd_trouble_note(p, HVD_COND_RUNNING, altered, sizeof(altered));
-    hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s%s%s%s%s",
-                  p->pods.master->meta.name, attempt, p->obstacle[0] ? "; " : "", p->obstacle,
-                  lost ? "; " : "", lost ? lost : "", p->deferred[0] ? "; " : "", p->deferred,
-                  altered[0] ? "; " : "", altered);
+    hvd_text_format(message, sizeof(message), "pod %s is running (%s)%s%s%s%s%s%s%s%s",
+                    p->pods.master->meta.name, attempt, p->obstacle[0] ? "; " : "", p->obstacle,
+                    lost ? "; " : "", lost ? lost : "", p->deferred[0] ? "; " : "", p->deferred,
+                    altered[0] ? "; " : "", altered);
     if (!is_true(&p->job->status, HVD_COND_RUNNING))
         hvd_pass_event(p, "MasterStarted", message, false);
     set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
@@ -252,7 +254,7 @@ static bool describe_master(struct hvd_pass *p, char out[MESSAGE_SIZE])
     const struct hvd_object *master = p->pods.master;
 
     if (master && master->u.pod.trouble) {
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", master->meta.name, master->u.pod.trouble);
+        hvd_text_format(out, MESSAGE_SIZE, "pod %s %s", master->meta.name, master->u.pod.trouble);
         return true;
     }
     if (master ? hvd_stage_describe(p, master, out) : hvd_refusal_of_master(p, out, MESSAGE_SIZE))
@@ -397,7 +399,7 @@ static void run(struct hvd_pass *p)
     }
     if (hvd_outcome_master(p) || hvd_deadline_ends_job(p))
         return;
-    if (hvd_outcome_is_uncleared(p)) {
+    if (hvd_attempt_is_uncleared(p)) {
         restart(p);
         return;
     }
@@ -445,8 +447,8 @@ static void show_suspended(struct hvd_pass *p, const char *text)
 
     p->next.workers_ready = (int32_t)p->pods.n_ready;
     p->next.workers_desired = p->job->spec.replicas;
-    hvd_pass_text(message, sizeof(message), "%s%s%s", text, is_denied ? "; " : "",
-                  is_denied ? denied : "");
+    hvd_text_format(message, sizeof(message), "%s%s%s", text, is_denied ? "; " : "",
+                    is_denied ? denied : "");
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
 }
 
@@ -473,7 +475,7 @@ static void show_suspension(struct hvd_pass *p)
 static void end_suspended(struct hvd_pass *p)
 {
     p->next.interruptions++;
-    hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = "Suspended", .message = suspended});
+    hvd_attempt_note_end(p, &(struct hvd_attempt_end){.reason = "Suspended", .message = suspended});
 }
 
 static void show_stopped(struct hvd_pass *p)
@@ -489,7 +491,7 @@ static void suspend(struct hvd_pass *p)
     const struct hvd_job_status *known = &p->job->status;
     const bool is_known = hvd_pass_is_stopping(p);
 
-    if (!is_known && hvd_outcome_is_under_way(p))
+    if (!is_known && hvd_attempt_is_under_way(p))
         end_suspended(p);
     show_stopped(p);
     /* Where the status cannot be written: that spec.suspend is true is as lasting, and that the
@@ -776,10 +778,11 @@ static void report_unwritten(struct hvd_pass *p, const struct hvd_failure *known
 
     if (known->n != (known->told_from ? known->told_from : 1))
         return;
-    hvd_pass_text(message, sizeof(message),
-                  "the API server refuses the status of this job (state %s), will be tried again: "
-                  "%s",
-                  hvd_job_state_str(p->next.state), known->message ? known->message : "");
+    hvd_text_format(
+        message, sizeof(message),
+        "the API server refuses the status of this job (state %s), will be tried again: "
+        "%s",
+        hvd_job_state_str(p->next.state), known->message ? known->message : "");
     hvd_pass_event(p, "StatusNotWritten", message, true);
     if (!p->st) /* it tells of a write, which it does not wait for */
         p->plan->actions[p->plan->n_actions - 1].repair = HVD_REPAIR_STATUS;

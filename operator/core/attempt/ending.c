@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/view/text.h"
 
 #define EXTRA_SIZE 640
 
@@ -18,11 +18,11 @@
 static const char *reason_of_pod(const struct hvd_pod_view *pod, char out[EXTRA_SIZE])
 {
     if (pod->disruption)
-        hvd_pass_text(out, EXTRA_SIZE, "%s", pod->disruption);
+        hvd_text_format(out, EXTRA_SIZE, "%s", pod->disruption);
     else
-        hvd_pass_text(out, EXTRA_SIZE, "%s%s%.*s", pod->reason ? pod->reason : "",
-                      pod->reason && pod->message ? ": " : "", 512,
-                      pod->message ? pod->message : "");
+        hvd_text_format(out, EXTRA_SIZE, "%s%s%.*s", pod->reason ? pod->reason : "",
+                        pod->reason && pod->message ? ": " : "", 512,
+                        pod->message ? pod->message : "");
     return out;
 }
 
@@ -51,18 +51,18 @@ static void describe_container(const struct hvd_pod_view *pod, char *out, size_t
     const char *reason = reason_of_container(pod);
 
     if (hvd_str_equal(pod->container_reason, "OOMKilled"))
-        hvd_pass_text(out, size, "%scontainer %s was killed for memory (OOMKilled, exit code %d)",
-                      init, name, pod->exit_code);
+        hvd_text_format(out, size, "%scontainer %s was killed for memory (OOMKilled, exit code %d)",
+                        init, name, pod->exit_code);
     else if (has_never_run(pod))
-        hvd_pass_text(out, size, "%scontainer %s could not be started (%s, exit code %d)%s%s", init,
-                      name, reason, pod->exit_code, pod->last_line ? ": " : "",
-                      pod->last_line ? pod->last_line : "");
+        hvd_text_format(out, size, "%scontainer %s could not be started (%s, exit code %d)%s%s",
+                        init, name, reason, pod->exit_code, pod->last_line ? ": " : "",
+                        pod->last_line ? pod->last_line : "");
     else if (hvd_str_equal(pod->container_reason, "ContainerStatusUnknown"))
-        hvd_pass_text(out, size, "how %scontainer %s ended is unknown to its node (%s)", init, name,
-                      reason);
+        hvd_text_format(out, size, "how %scontainer %s ended is unknown to its node (%s)", init,
+                        name, reason);
     else
-        hvd_pass_text(out, size, "%scontainer %s exited with code %d%s%s", init, name,
-                      pod->exit_code, *reason ? ", " : "", reason);
+        hvd_text_format(out, size, "%scontainer %s exited with code %d%s%s", init, name,
+                        pod->exit_code, *reason ? ", " : "", reason);
 }
 
 void hvd_ending_of_container(const struct hvd_pod_view *pod, char *out, size_t size)
@@ -70,14 +70,14 @@ void hvd_ending_of_container(const struct hvd_pod_view *pod, char *out, size_t s
     char text[EXTRA_SIZE], extra[EXTRA_SIZE];
 
     if (pod->exit_code == 0 && !pod->disruption && !pod->reason) {
-        hvd_pass_text(out, size,
-                      "its program ended with exit code 0 while the job runs: a worker must keep "
-                      "running until the master ends");
+        hvd_text_format(out, size,
+                        "its program ended with exit code 0 while the job runs: a worker must keep "
+                        "running until the master ends");
         return;
     }
     describe_container(pod, text, sizeof(text));
     (void)reason_of_pod(pod, extra);
-    hvd_pass_text(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");
+    hvd_text_format(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");
 }
 
 void hvd_ending_of_worker(const struct hvd_pod_view *pod, char *out, size_t size)
@@ -86,18 +86,19 @@ void hvd_ending_of_worker(const struct hvd_pod_view *pod, char *out, size_t size
 
     (void)reason_of_pod(pod, extra);
     if (pod->phase == HVD_POD_SUCCEEDED)
-        hvd_pass_text(out, size,
-                      "its program ended with exit code 0 while the job runs%s%s%s: a worker must "
-                      "keep running until the master ends",
-                      *extra ? " (" : "", extra, *extra ? ")" : "");
+        hvd_text_format(
+            out, size,
+            "its program ended with exit code 0 while the job runs%s%s%s: a worker must "
+            "keep running until the master ends",
+            *extra ? " (" : "", extra, *extra ? ")" : "");
     else if (pod->has_failed && !pod->reason && !pod->disruption)
         hvd_ending_of_container(pod, out, size);
     else if (*extra)
-        hvd_pass_text(out, size, "its pod failed: %s", extra);
+        hvd_text_format(out, size, "its pod failed: %s", extra);
     else
-        hvd_pass_text(out, size,
-                      "its pod failed, and its status names no cause: its node may be "
-                      "lost, or another program has set its status");
+        hvd_text_format(out, size,
+                        "its pod failed, and its status names no cause: its node may be "
+                        "lost, or another program has set its status");
 }
 
 void hvd_ending_of_master(const struct hvd_pod_view *pod, char *out, size_t size)
@@ -107,14 +108,14 @@ void hvd_ending_of_master(const struct hvd_pod_view *pod, char *out, size_t size
     (void)reason_of_pod(pod, extra);
     if (pod->has_failed) {
         if (hvd_str_equal(pod->container_reason, "OOMKilled"))
-            hvd_pass_text(
+            hvd_text_format(
                 text, sizeof(text), "%scontainer %s exited with code %d, out of memory (OOMKilled)",
                 pod->is_init ? "init " : "", pod->container ? pod->container : "?", pod->exit_code);
         else
             describe_container(pod, text, sizeof(text));
-        hvd_pass_text(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");
+        hvd_text_format(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");
     } else {
-        hvd_pass_text(out, size, "failed%s%s", *extra ? ": " : ", and its status names no cause",
-                      extra);
+        hvd_text_format(out, size, "failed%s%s", *extra ? ": " : ", and its status names no cause",
+                        extra);
     }
 }

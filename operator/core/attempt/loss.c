@@ -16,11 +16,16 @@
 
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/core/attempt/attempt.h"
 #include "operator/core/attempt/ending.h"
 #include "operator/core/attempt/scaling.h"
 #include "operator/core/children/children.h"
+#include "operator/core/children/hosts.h"
 #include "operator/core/children/patch.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define SCALED_S 120    /* how long after workers were let go a master may fail for it */
 #define SKEW_S 30       /* by which the clock of a node may be behind */
@@ -214,10 +219,10 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS_HASH, NULL);
     if (p->job->spec.is_elastic)
         put_removal(p, &jb, annotations, counts);
-    hvd_pass_patch(p, job,
-                   &(struct hvd_patch){.repair = HVD_REPAIR_WORKERS,
-                                       .value = hvd_hash_text(HVD_HASH_START, text),
-                                       .body = hvd_jb_print(&jb, root)});
+    hvd_write_patch(p, job,
+                    &(struct hvd_patch){.repair = HVD_REPAIR_WORKERS,
+                                        .value = hvd_hash_text(HVD_HASH_START, text),
+                                        .body = hvd_jb_print(&jb, root)});
     cJSON_Delete(root);
     return true;
 }
@@ -259,7 +264,7 @@ int64_t hvd_loss_counted_on(const struct hvd_pass *p, size_t group)
 {
     struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
 
-    if (!counts_on_workers(p) || hvd_pass_loss(p))
+    if (!counts_on_workers(p) || hvd_attempt_loss(p))
         return 0;
     count_started(p, counts);
     return counts[group].n_wanted;
@@ -359,11 +364,11 @@ static void describe_pod(const struct loss *loss, char *out, size_t size)
     else if (loss->type == FAILED)
         hvd_ending_of_worker(pod, out, size);
     else if (loss->type == DISRUPTED)
-        hvd_pass_text(out, size, "its pod has to go: %s", pod->disruption);
+        hvd_text_format(out, size, "its pod has to go: %s", pod->disruption);
     else if (loss->type == DELETED)
-        hvd_pass_text(out, size, "its pod is being deleted");
+        hvd_text_format(out, size, "its pod is being deleted");
     else
-        hvd_pass_text(out, size, "its pod was replaced by a new one");
+        hvd_text_format(out, size, "its pod was replaced by a new one");
 }
 
 static void describe(const struct hvd_pass *p, const struct loss *loss,
@@ -375,22 +380,23 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
     if (loss->type == GONE) {
         hvd_children_group_name(p->job, loss->worker.group, set);
         if (loss->worker.ordinal >= 0)
-            hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "worker %s-%d: its pod is gone", set,
-                          loss->worker.ordinal);
+            hvd_text_format(out, HVD_LOSS_TEXT_SIZE, "worker %s-%d: its pod is gone", set,
+                            loss->worker.ordinal);
         else
-            hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "several workers of %s: their pods are gone",
-                          set);
+            hvd_text_format(out, HVD_LOSS_TEXT_SIZE, "several workers of %s: their pods are gone",
+                            set);
         return;
     }
     if (loss->worker.ordinal < 0) {
         hvd_children_group_name(p->job, loss->worker.group, set);
-        hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "a worker of %s: its pod was replaced by a new one",
-                      set);
+        hvd_text_format(out, HVD_LOSS_TEXT_SIZE,
+                        "a worker of %s: its pod was replaced by a new one", set);
         return;
     }
     describe_pod(loss, what, sizeof(what));
-    hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "worker %s%s%s: %s", pod->meta.name,
-                  pod->u.pod.node ? " on node " : "", pod->u.pod.node ? pod->u.pod.node : "", what);
+    hvd_text_format(out, HVD_LOSS_TEXT_SIZE, "worker %s%s%s: %s", pod->meta.name,
+                    pod->u.pod.node ? " on node " : "", pod->u.pod.node ? pod->u.pod.node : "",
+                    what);
 }
 
 /* Workers of an elastic job that were let go just before its master failed. */
@@ -406,7 +412,7 @@ static bool find_removed(const struct hvd_pass *p, struct hvd_worker_failure *ou
     if (!note || end == note || *end != ' ' || !master->has_failed ||
         master->ended_s + SKEW_S < at_s || master->ended_s > at_s + SCALED_S)
         return false;
-    hvd_pass_text(text, HVD_LOSS_TEXT_SIZE, "%s", end + 1);
+    hvd_text_format(text, HVD_LOSS_TEXT_SIZE, "%s", end + 1);
     *out = (struct hvd_worker_failure){.message = text,
                                        .attempt = hvd_job_ended(&p->job->status) + 1,
                                        .at_s = p->now_s,
@@ -462,8 +468,8 @@ bool hvd_loss_find_hopeless(const struct hvd_pass *p, struct hvd_worker_failure 
     if (worst.type == NOT_LOST)
         return false;
     describe(p, &worst, what);
-    hvd_pass_text(text, HVD_LOSS_TEXT_SIZE, "%s, after %d restarts", what,
-                  worst.worker.pod->u.pod.restarts);
+    hvd_text_format(text, HVD_LOSS_TEXT_SIZE, "%s, after %d restarts", what,
+                    worst.worker.pod->u.pod.restarts);
     *out = (struct hvd_worker_failure){.message = text,
                                        .attempt = hvd_job_ended(&p->job->status) + 1,
                                        .at_s = p->now_s,

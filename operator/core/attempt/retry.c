@@ -5,7 +5,6 @@
  * minutes has done some work: the row of failures begins anew with it. Pure.
  */
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 
 #define FIRST_S 10
 #define LONGEST_S 360

@@ -13,7 +13,8 @@
 
 #include "base/str.h"
 #include "operator/core/children/children.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/view/text.h"
 
 size_t hvd_scaling_read(const char *text, size_t n, int32_t out[])
 {
@@ -52,12 +53,12 @@ void hvd_scaling_describe_removal(const struct hvd_job *job, size_t group, int32
     hvd_children_group_name(job, group, set);
     name_field(job, group, field);
     if (from - to == 1)
-        hvd_pass_text(out, size, "worker %s-%d was removed by scaling from %d to %d (%s)", set, to,
-                      from, to, field);
+        hvd_text_format(out, size, "worker %s-%d was removed by scaling from %d to %d (%s)", set,
+                        to, from, to, field);
     else
-        hvd_pass_text(out, size,
-                      "workers %s-%d to %s-%d were removed by scaling from %d to %d (%s)", set, to,
-                      set, from - 1, from, to, field);
+        hvd_text_format(out, size,
+                        "workers %s-%d to %s-%d were removed by scaling from %d to %d (%s)", set,
+                        to, set, from - 1, from, to, field);
 }
 
 /* The master's Job of the attempt under way; NULL: there is none. */
@@ -86,8 +87,8 @@ static void add_text(struct hvd_scaling *scaling, const struct hvd_job *job, siz
     char field[FIELD_SIZE];
 
     name_field(job, group, field);
-    hvd_pass_text(scaling->text + len, sizeof(scaling->text) - len, "%s%s changed from %d to %d",
-                  len ? ", " : "", field, from, job->spec.groups[group].replicas);
+    hvd_text_format(scaling->text + len, sizeof(scaling->text) - len, "%s%s changed from %d to %d",
+                    len ? ", " : "", field, from, job->spec.groups[group].replicas);
 }
 
 static const struct hvd_object *find_set(const struct hvd_view *view, size_t group)
@@ -173,7 +174,7 @@ const struct hvd_view *hvd_scaling_hold(const struct hvd_view *view, struct hvd_
     len = strlen(out->text);
     if (len > sizeof(out->text) - sizeof(when))
         len = sizeof(out->text) - sizeof(when);
-    hvd_pass_text(out->text + len, sizeof(out->text) - len, "%s", when);
+    hvd_text_format(out->text + len, sizeof(out->text) - len, "%s", when);
     hold(job, out, total);
     out->job = *view->job;
     hold(&out->job, out, total);

@@ -13,10 +13,10 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "operator/core/children/children.h"
 #include "operator/core/children/patch.h"
 #include "operator/core/children/requests.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/settings.h"
 
 #define EXACT_MAX 9007199254740992.0                  /* 2^53 */
 #define VOLCANO_GROUP "scheduling.k8s.io/group-name"  /* annotation */

@@ -5,7 +5,6 @@
 
 #include "operator/core/children/children.h"
 #include "operator/core/observe/observe.h"
-#include "operator/core/view/settings.h"
 
 /*
  * Within operator/core only. The group in which a gang scheduler places a job's workers: all that

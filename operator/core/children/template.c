@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "operator/api/kind.h"
-#include "operator/core/children/children.h"
 #include "operator/core/children/environment.h"
 #include "operator/core/children/security.h"
 #include "operator/core/children/sshd.h"

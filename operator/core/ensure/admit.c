@@ -5,27 +5,23 @@
  */
 #include <stdio.h>
 
-#include "operator/core/children/gang.h"
 #include "operator/core/ensure/ports.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/pass/trouble.h"
+#include "operator/core/view/settings.h"
+#include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 512
-
-const struct hvd_settings *hvd_admit_settings(const struct hvd_pass *p)
-{
-    return p->view->settings;
-}
 
 bool hvd_admit_port(struct hvd_pass *p)
 {
     if (!hvd_ports_is_wanted(p->job))
         return true;
     if (p->view->free_port == 0) {
-        hvd_ensure_report(p, "NoFreePort",
-                          "no port of the operator's --ssh-ports is left for a job of this "
-                          "namespace: end a job on the nodes' network, widen the range, or set "
-                          "spec.ssh.port");
+        hvd_trouble_report(p, "NoFreePort",
+                           "no port of the operator's --ssh-ports is left for a job of this "
+                           "namespace: end a job on the nodes' network, widen the range, or set "
+                           "spec.ssh.port");
         return false; /* the shell reconciles it again when one is */
     }
     p->next.ssh_port = p->view->free_port;
@@ -35,7 +31,7 @@ bool hvd_admit_port(struct hvd_pass *p)
 
 bool hvd_admit_gang(struct hvd_pass *p)
 {
-    const struct hvd_settings *settings = hvd_admit_settings(p);
+    const struct hvd_settings *settings = p->view->settings;
     enum hvd_kind kind = hvd_gang_kind(settings);
     const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
     char message[MESSAGE_SIZE];
@@ -51,14 +47,14 @@ bool hvd_admit_gang(struct hvd_pass *p)
                    "--gang-scheduler=none; the workers are made when it is there",
                    hvd_kind_info(kind)->kind, hvd_kind_info(kind)->api_version,
                    settings->gang == HVD_GANG_VOLCANO ? "volcano" : "scheduler-plugins");
-    hvd_ensure_report(p, "GangSchedulerMissing", message);
+    hvd_trouble_report(p, "GangSchedulerMissing", message);
     return false;
 }
 
 void hvd_admit_release(struct hvd_pass *p)
 {
-    enum hvd_kind kind = hvd_gang_kind(hvd_admit_settings(p));
+    enum hvd_kind kind = hvd_gang_kind(p->view->settings);
 
     if (kind != HVD_N_KINDS && hvd_pass_child(p, kind) == HVD_CHILD_OURS)
-        hvd_pass_delete(p, p->child[kind]);
+        hvd_write_delete(p, p->child[kind]);
 }

@@ -5,7 +5,7 @@
  */
 #include "base/str.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/view/text.h"
 
 #define LAG_S 30 /* by which the watch of StatefulSets may be behind the one of pods */
 
@@ -40,7 +40,7 @@ static bool describe_template(struct hvd_pass *p, char *out, size_t size)
         if (hvd_pass_set(p, i) != HVD_CHILD_OURS || set->u.statefulset.revision == 0 ||
             !has_other_template(p, set))
             continue;
-        hvd_pass_text(
+        hvd_text_format(
             out, size,
             "the template of StatefulSet %s was changed: workers that run keep theirs, one "
             "that is made again gets the other; suspend and resume the job to repair it",
@@ -54,7 +54,7 @@ bool hvd_drift_describe(struct hvd_pass *p, char *out, size_t size)
 {
     if (!p->is_list_frozen)
         return describe_template(p, out, size);
-    hvd_pass_text(
+    hvd_text_format(
         out, size, "ConfigMap %s-hosts was made immutable and %s", p->job->name,
         p->pods.n_masters > 0
             ? "the master keeps the list of hosts that is in it; the next attempt gets a "

@@ -16,40 +16,20 @@
 #include "operator/core/children/hosts.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/children/patch.h"
+#include "operator/core/ensure/list.h"
+#include "operator/core/obstacles/trace.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/settings.h"
+#include "operator/core/view/text.h"
 #include "operator/core/writes/refusal.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 1024
 #define TOLD_SIZE 64
 #define TOLD_AGAIN_MS 1000
 #define TOLD_TWICE 2
-
-/* One that is new is an event too; what is retried soon, once per attempt. It is no reason to end a
- * master that runs: the condition stays true, and its message holds the obstacle. */
-void hvd_ensure_report_once(struct hvd_pass *p, const char *reason, const char *message,
-                            const char *part)
-{
-    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
-    const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE, reason, message};
-
-    if (p->is_blocked)
-        return;
-    p->is_blocked = true;
-    hvd_pass_text(p->obstacle, sizeof(p->obstacle), "%s", message);
-    if (strcmp(reason, "Denied") == 0)
-        hvd_trouble_note(p, HVD_COND_RUNNING, p->obstacle, sizeof(p->obstacle));
-    else if (!(was->message && strstr(was->message, part ? part : p->obstacle)))
-        hvd_pass_event(p, reason, message, true);
-    if (!hvd_pass_is_running(p))
-        hvd_pass_condition(p, &update);
-}
-
-void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
-{
-    hvd_ensure_report_once(p, reason, message, NULL);
-}
 
 /* A child of the job: which, and how it stands. */
 struct child {
@@ -83,11 +63,11 @@ static void report_alien(struct hvd_pass *p, const struct child *child)
 {
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message),
-                  "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
-                  "remove it, or give the job another name",
-                  hvd_kind_info(child->kind)->kind, p->job->namespace, child->name);
-    hvd_ensure_report(p, HVD_REASON_CONFLICT, message);
+    hvd_text_format(message, sizeof(message),
+                    "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
+                    "remove it, or give the job another name",
+                    hvd_kind_info(child->kind)->kind, p->job->namespace, child->name);
+    hvd_trouble_report(p, HVD_REASON_CONFLICT, message);
 }
 
 static void report_denied(struct hvd_pass *p, const struct child *child)
@@ -98,10 +78,10 @@ static void report_denied(struct hvd_pass *p, const struct child *child)
     if (!failure || failure->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(failure))
         return;
     p->is_denied = true;
-    hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
-                  hvd_kind_info(child->kind)->kind, failure->name,
-                  failure->message ? failure->message : "forbidden");
-    hvd_ensure_report(p, "Denied", message);
+    hvd_text_format(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
+                    hvd_kind_info(child->kind)->kind, failure->name,
+                    failure->message ? failure->message : "forbidden");
+    hvd_trouble_report(p, "Denied", message);
 }
 
 static bool is_any_denied(const struct hvd_pass *p)
@@ -145,7 +125,7 @@ static void create(struct hvd_pass *p, const struct child *child)
                                   .n_ranks =
                                       hvd_hosts_slots(p->job, p->pods.ready, p->pods.n_ready),
                                   .attempt = hvd_job_ended(&p->job->status) + 1,
-                                  .settings = hvd_admit_settings(p)};
+                                  .settings = p->view->settings};
     char told[TOLD_SIZE];
 
     if (hvd_refusal_of_namespace(p))
@@ -153,10 +133,10 @@ static void create(struct hvd_pass *p, const struct child *child)
     report_denied(p, child);
     if (p->st || !hvd_contest_admit(p, &write))
         return;
-    if (child->kind == HVD_KIND_CONFIGMAP && !fits(p, in.hosts_data = hvd_pass_all_hosts(p)))
+    if (child->kind == HVD_KIND_CONFIGMAP && !fits(p, in.hosts_data = hvd_list_all(p)))
         return;
     if (child->kind == HVD_KIND_JOB) {
-        told_text(hvd_hosts_hash(hvd_pass_hosts(p)), TOLD_TWICE, 0, told);
+        told_text(hvd_hosts_hash(hvd_list_ready(p)), TOLD_TWICE, 0, told);
         in.hosts_seen = told;
         in.workers_hash = hvd_loss_workers_hash(p);
     }
@@ -191,7 +171,7 @@ static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_o
 
     patch.body = hvd_jb_print(jb, root);
     cJSON_Delete(root);
-    hvd_pass_patch(p, object, &patch);
+    hvd_write_patch(p, object, &patch);
 }
 
 /*
@@ -208,7 +188,7 @@ static void replace(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_obje
     hvd_jb_copy(jb, hvd_patch_step(jb, steps, "add", path), "value", hvd_json_get(root, "value"));
     patch.body = hvd_jb_print(jb, steps);
     cJSON_Delete(root);
-    hvd_pass_patch(p, object, &patch);
+    hvd_write_patch(p, object, &patch);
 }
 
 static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
@@ -277,7 +257,7 @@ static void remove_unwanted(struct hvd_pass *p)
 
         if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
             !object->meta.is_deleting && !is_wanted(p, object))
-            hvd_pass_delete(p, object);
+            hvd_write_delete(p, object);
     }
 }
 
@@ -307,7 +287,7 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
                                         .spec = hvd_pass_spec(p),
                                         .group = group,
                                         .has_hash = set->u.statefulset.spec_hash != NULL,
-                                        .settings = hvd_admit_settings(p)};
+                                        .settings = p->view->settings};
     struct hvd_patch patch = {.repair = HVD_REPAIR_REPLICAS,
                               .value = (uint64_t)p->job->spec.groups[group].replicas,
                               .is_json_patch = true,
@@ -316,7 +296,7 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
     if (!p->st)
         p->st = hvd_children_template_patch(&in, &set->meta, &patch.body, NULL);
     if (!p->st)
-        hvd_pass_patch(p, set, &patch);
+        hvd_write_patch(p, set, &patch);
 }
 
 static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
@@ -338,7 +318,7 @@ static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set,
 static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
 {
     const struct hvd_child_inputs in = {
-        .job = p->job, .spec = hvd_pass_spec(p), .settings = hvd_admit_settings(p)};
+        .job = p->job, .spec = hvd_pass_spec(p), .settings = p->view->settings};
     /* What it is to be follows from the spec. */
     struct hvd_patch patch = {
         .repair = HVD_REPAIR_GANG, .value = (uint64_t)p->job->generation, .is_json_patch = true};
@@ -348,7 +328,7 @@ static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
     if (patch.body && hvd_pass_failure(p, group->kind, group->meta.name))
         p->is_denied = true;
     if (!p->st && patch.body)
-        hvd_pass_patch(p, group, &patch);
+        hvd_write_patch(p, group, &patch);
     p->has_no_room = p->has_no_room || group->u.podgroup.is_pending;
 }
 
@@ -388,7 +368,7 @@ static void ensure_child(struct hvd_pass *p, const struct child *child)
         repair_service(p, child->object);
     if (child->kind == HVD_KIND_STATEFULSET)
         repair_statefulset(p, child->object, child->group);
-    if (child->kind == hvd_gang_kind(hvd_admit_settings(p)))
+    if (child->kind == hvd_gang_kind(p->view->settings))
         repair_group(p, child->object);
 }
 
@@ -432,7 +412,7 @@ static void ensure_sets(struct hvd_pass *p)
 
 void hvd_ensure_children(struct hvd_pass *p)
 {
-    const struct hvd_settings *settings = hvd_admit_settings(p);
+    const struct hvd_settings *settings = p->view->settings;
 
     ensure(p, HVD_KIND_SECRET);
     ensure(p, HVD_KIND_SERVICE);
@@ -462,7 +442,7 @@ static bool is_published(struct hvd_pass *p)
     const cJSON *data = NULL;
 
     if (hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_OURS)
-        data = hvd_pass_hosts(p);
+        data = hvd_list_ready(p);
     return data && map->u.configmap.data_hash == hvd_hosts_hash(data);
 }
 
@@ -496,14 +476,14 @@ void hvd_ensure_hosts(struct hvd_pass *p)
         p->next.hosts = n_hosts(p);
         return;
     }
-    if (!fits(p, hvd_pass_hosts(p)))
+    if (!fits(p, hvd_list_ready(p)))
         return;
     p->is_list_frozen = map->u.configmap.is_immutable;
     if (p->is_list_frozen)
         return;
-    patch.value = hvd_hosts_hash(hvd_pass_hosts(p));
+    patch.value = hvd_hosts_hash(hvd_list_ready(p));
     root = merge_patch(&jb, map);
-    hvd_jb_copy(&jb, root, "data", hvd_pass_hosts(p));
+    hvd_jb_copy(&jb, root, "data", hvd_list_ready(p));
     /* The API server refuses a file that is in data and in binaryData. */
     if (map->u.configmap.is_shadowed)
         hvd_hosts_put_removals(&jb, hvd_jb_object(&jb, root, "binaryData"));
@@ -533,7 +513,7 @@ bool hvd_ensure_list_thaws(struct hvd_pass *p)
     if ((!is_down && (!is_enough(p) || is_published(p))) || !hvd_contest_admit(p, &removal))
         return false;
     if (is_down && p->pods.n_workers == 0)
-        hvd_pass_delete_for(p, map, HVD_REPAIR_IMMUTABLE);
+        hvd_write_delete_for(p, map, HVD_REPAIR_IMMUTABLE);
     return true;
 }
 
@@ -595,6 +575,6 @@ void hvd_ensure_master(struct hvd_pass *p)
     /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
         is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS &&
-        !hvd_outcome_asks_first(p))
+        !hvd_trace_asks_first(p))
         create(p, &child);
 }

@@ -6,6 +6,8 @@
 #include "operator/api/json.h"
 #include "operator/core/children/patch.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 /* A member of spec as it is to be: a text, or 0, or not there. */
 struct setting {
@@ -35,7 +37,7 @@ static void set_members(struct hvd_pass *p, const struct hvd_object *object, enu
     }
     patch.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
-    hvd_pass_patch(p, object, &patch);
+    hvd_write_patch(p, object, &patch);
 }
 
 /*
@@ -50,7 +52,7 @@ bool hvd_fields_repair_service(struct hvd_pass *p, const struct hvd_object *serv
     if (service->u.service.is_headless)
         return false;
     if (service->u.service.has_address) {
-        hvd_pass_delete_for(p, service, HVD_REPAIR_ADDRESS);
+        hvd_write_delete_for(p, service, HVD_REPAIR_ADDRESS);
         return true;
     }
     set_members(p, service, HVD_REPAIR_TYPE, headless, sizeof(headless) / sizeof(headless[0]));

@@ -6,9 +6,13 @@
  */
 #include "base/str.h"
 #include "operator/api/json.h"
-#include "operator/core/children/children.h"
+#include "operator/core/attempt/attempt.h"
 #include "operator/core/children/patch.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/pass/trouble.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 1024
 
@@ -42,20 +46,20 @@ bool hvd_held_ends_attempt(struct hvd_pass *p)
     int64_t wait_s;
 
     if (p->st || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || !job->u.job.is_held ||
-        hvd_outcome_is_uncleared(p) || has_ended(p, job) || !has_started(p, job))
+        hvd_attempt_is_uncleared(p) || has_ended(p, job) || !has_started(p, job))
         return false;
-    hvd_pass_attempt(p, attempt);
+    hvd_attempt_describe(p, attempt);
     wait_s = hvd_retry_note(p);
     if (wait_s > 0)
-        hvd_pass_text(wait, sizeof(wait), ", the next one after %d s", (int)wait_s);
-    hvd_pass_text(message, sizeof(message),
-                  "Job %s was suspended by another writer (%s%s): set spec.suspend of the "
-                  "HorovodJob to pause it",
-                  job->meta.name, attempt, wait);
+        hvd_text_format(wait, sizeof(wait), ", the next one after %d s", (int)wait_s);
+    hvd_text_format(message, sizeof(message),
+                    "Job %s was suspended by another writer (%s%s): set spec.suspend of the "
+                    "HorovodJob to pause it",
+                    job->meta.name, attempt, wait);
     if (p->next.attempts <= hvd_job_ended(&p->job->status))
         p->next.attempts = hvd_job_ended(&p->job->status) + 1;
     p->next.interruptions++;
-    hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
+    hvd_attempt_note_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     hvd_pass_condition(
         p, &(struct hvd_condition_update){HVD_COND_RUNNING, HVD_FALSE, reason, message});
@@ -73,12 +77,12 @@ void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job)
 
     if (p->st || !job->u.job.is_held || has_ended(p, job))
         return;
-    hvd_pass_text(message, sizeof(message),
-                  "Job %s was suspended by another writer before its master ran, and is resumed: "
-                  "set spec.suspend of the HorovodJob to pause it",
-                  job->meta.name);
+    hvd_text_format(message, sizeof(message),
+                    "Job %s was suspended by another writer before its master ran, and is resumed: "
+                    "set spec.suspend of the HorovodJob to pause it",
+                    job->meta.name);
     if (!hvd_contest_is_repeated(p, &write)) /* else the condition Contested tells of it */
-        hvd_ensure_report(p, reason, message);
+        hvd_trouble_report(p, reason, message);
     root = hvd_jb_root(&jb);
     hvd_patch_expect(&jb, hvd_jb_object(&jb, root, "metadata"), &job->meta);
     spec = hvd_jb_object(&jb, root, "spec");
@@ -86,5 +90,5 @@ void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job)
     hvd_jb_int(&jb, spec, "parallelism", 1);
     patch.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
-    hvd_pass_patch(p, job, &patch);
+    hvd_write_patch(p, job, &patch);
 }

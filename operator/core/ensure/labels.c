@@ -9,9 +9,13 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children/children.h"
+#include "operator/core/children/hosts.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/children/patch.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 512
 #define LABEL_OF_JOB "batch.kubernetes.io/job-name"
@@ -33,14 +37,14 @@ static void report(struct hvd_pass *p, const struct hvd_object *object)
     for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
         if (!(object->meta.lost_labels & (int32_t)labels[i].bit))
             continue;
-        hvd_pass_text(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", labels[i].name);
+        hvd_text_format(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", labels[i].name);
         len = strlen(names);
     }
     if (len == 0)
-        hvd_pass_text(names, sizeof(names), "%s", LABEL_OF_JOB);
-    hvd_pass_text(message, sizeof(message),
-                  "%s %s: somebody changed or removed the label %s, which the operator puts back",
-                  hvd_kind_info(object->kind)->kind, object->meta.name, names);
+        hvd_text_format(names, sizeof(names), "%s", LABEL_OF_JOB);
+    hvd_text_format(message, sizeof(message),
+                    "%s %s: somebody changed or removed the label %s, which the operator puts back",
+                    hvd_kind_info(object->kind)->kind, object->meta.name, names);
     hvd_pass_event(p, "LabelsRestored", message, true);
 }
 
@@ -48,10 +52,10 @@ static void report_many(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message),
-                  "somebody changed or removed labels of more than %d objects at once, which the "
-                  "operator puts back",
-                  EVENTS_MAX);
+    hvd_text_format(message, sizeof(message),
+                    "somebody changed or removed labels of more than %d objects at once, which the "
+                    "operator puts back",
+                    EVENTS_MAX);
     hvd_pass_event(p, "LabelsRestored", message, true);
 }
 
@@ -112,7 +116,7 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object, unsigne
                    p->job->spec.groups[worker.group].name);
     patch.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
-    hvd_pass_patch(p, object, &patch);
+    hvd_write_patch(p, object, &patch);
 }
 
 static void report_owner(struct hvd_pass *p, const struct hvd_object *child)
@@ -121,14 +125,14 @@ static void report_owner(struct hvd_pass *p, const struct hvd_object *child)
     char message[MESSAGE_SIZE];
 
     if (child->meta.noted == HVD_NOTED_MADE)
-        hvd_pass_text(message, sizeof(message),
-                      "%s %s came without its owner reference when the operator made it, as an "
-                      "admission webhook removed that: the operator puts it back",
-                      kind, child->meta.name);
+        hvd_text_format(message, sizeof(message),
+                        "%s %s came without its owner reference when the operator made it, as an "
+                        "admission webhook removed that: the operator puts it back",
+                        kind, child->meta.name);
     else
-        hvd_pass_text(message, sizeof(message),
-                      "%s %s: somebody %s its owner reference, which the operator puts back", kind,
-                      child->meta.name, child->meta.owner_uid ? "replaced" : "removed");
+        hvd_text_format(message, sizeof(message),
+                        "%s %s: somebody %s its owner reference, which the operator puts back",
+                        kind, child->meta.name, child->meta.owner_uid ? "replaced" : "removed");
     hvd_pass_event(p, "OwnerRestored", message, true);
 }
 
@@ -184,7 +188,7 @@ static void adopt(struct hvd_pass *p, const struct hvd_object *child)
     patch.body = is_shared ? join_owners(p, child) : replace_owners(p, child);
     if (!p->st && !hvd_contest_is_repeated(p, &write))
         report_owner(p, child);
-    hvd_pass_patch(p, child, &patch);
+    hvd_write_patch(p, child, &patch);
 }
 
 /* Whether this plan removes the object. */

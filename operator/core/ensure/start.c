@@ -6,7 +6,9 @@
  */
 #include "base/str.h"
 #include "operator/core/children/children.h"
+#include "operator/core/obstacles/trace.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/writes/repair.h"
 #include "operator/core/writes/repair_internal.h"
 
 /* How the sets of the job stand. */
@@ -92,7 +94,7 @@ bool hvd_start_clears(struct hvd_pass *p)
     if (!sets.is_any_left && !(sets.is_any_down && sets.is_any_old)) {
         if (!may_have_ended(p, &sets))
             return false;
-        if (hvd_outcome_asks_first(p)) /* that master may have succeeded */
+        if (hvd_trace_asks_first(p)) /* that master may have succeeded */
             return true;
     }
     (void)hvd_ensure_no_workers(p);

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/view/text.h"
 
 #define SKEW_S 60 /* by which the clock of who writes events may be behind */
 
@@ -149,8 +149,8 @@ bool hvd_explain_find(const struct hvd_event_index *index, const struct hvd_expl
         best_s = at_s;
         best_rank = its_rank;
     }
-    hvd_pass_text(out, HVD_EXPLAIN_SIZE, "%s",
-                  best ? reason_of(hvd_json_str(best, "message")) : "");
+    hvd_text_format(out, HVD_EXPLAIN_SIZE, "%s",
+                    best ? reason_of(hvd_json_str(best, "message")) : "");
     return out[0] != '\0';
 }
 

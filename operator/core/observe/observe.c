@@ -15,6 +15,7 @@
 #include "operator/api/rfc3339.h"
 #include "operator/core/children/gang.h"
 #include "operator/core/children/hosts.h"
+#include "operator/core/observe/observe_altered.h"
 #include "operator/core/observe/observe_internal.h"
 #include "operator/core/outcome/mark.h"
 #include "operator/core/view/hash.h"
@@ -330,7 +331,7 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
     out->u.statefulset.generation = observe_number(object, HVD_ANNOTATION_GENERATION, INT64_MAX);
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
-    return hvd_altered_observe(object, out) &&
+    return hvd_observe_altered(object, out) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
 
@@ -390,7 +391,7 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
         out->u.job.workers_hash = workers_hash(object);
     out->u.job.is_unseen = !hvd_json_at(object, "status.startTime");
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
-           observe_manager(object, &out->u.job.manager) && hvd_altered_observe(object, out) &&
+           observe_manager(object, &out->u.job.manager) && hvd_observe_altered(object, out) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }

@@ -39,10 +39,6 @@ const cJSON *hvd_observe_condition(const cJSON *object, const char *type);
 /* Projects a pod whose meta is in *out already; false: out of memory, and *out owns what it got. */
 bool hvd_observe_pod(const cJSON *object, struct hvd_object *out);
 
-/* Finds the first field of a Job or StatefulSet that was altered when it was made; false: out of
- * memory. */
-bool hvd_altered_observe(const cJSON *object, struct hvd_object *out);
-
 /* Projects how far a pod has come that is not Ready, whose trouble and phase are in *out already;
  * false: out of memory. */
 bool hvd_observe_stage(const cJSON *object, struct hvd_pod_view *out);

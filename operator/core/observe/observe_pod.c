@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
+#include "operator/core/observe/observe.h"
 #include "operator/core/observe/observe_internal.h"
 #include "operator/core/view/topology.h"
 

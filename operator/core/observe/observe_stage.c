@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
+#include "operator/core/observe/observe.h"
 #include "operator/core/observe/observe_internal.h"
 
 /* Whether the init container of that name is a sidecar: it starts before the others and stays. */

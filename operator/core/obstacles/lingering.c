@@ -5,9 +5,9 @@
  * was seen or written by this process. Pure.
  */
 #include "base/str.h"
-#include "operator/core/children/children.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
 #include "operator/core/writes/repair_internal.h"
 
 /* The set or Job that made the pod; NULL if it is gone. */
@@ -111,18 +111,21 @@ void hvd_lingering_describe(const struct hvd_pass *p, const struct hvd_object *p
     const struct hvd_object *owner = owner_of(p, pod);
 
     if (owner && !hvd_pods_is_numbered(pod))
-        hvd_pass_text(out, size,
-                      "is to go, and StatefulSet %s, which has taken it, never deletes a pod whose "
-                      "name has no worker's number: delete the pod",
-                      owner->meta.name);
+        hvd_text_format(
+            out, size,
+            "is to go, and StatefulSet %s, which has taken it, never deletes a pod whose "
+            "name has no worker's number: delete the pod",
+            owner->meta.name);
     else if (owner)
-        hvd_pass_text(out, size,
-                      "is to go, as StatefulSet %s has %d replicas, and the StatefulSet controller "
-                      "has not deleted it: check kube-controller-manager, or delete the pod",
-                      owner->meta.name, (int)owner->u.statefulset.replicas);
+        hvd_text_format(
+            out, size,
+            "is to go, as StatefulSet %s has %d replicas, and the StatefulSet controller "
+            "has not deleted it: check kube-controller-manager, or delete the pod",
+            owner->meta.name, (int)owner->u.statefulset.replicas);
     else
-        hvd_pass_text(out, size,
-                      "is to go, as the %s %s that made it is gone, and the garbage collector has "
-                      "not deleted it: check kube-controller-manager, or delete the pod",
-                      pod->meta.owner_kind, pod->meta.owner_name);
+        hvd_text_format(
+            out, size,
+            "is to go, as the %s %s that made it is gone, and the garbage collector has "
+            "not deleted it: check kube-controller-manager, or delete the pod",
+            pod->meta.owner_kind, pod->meta.owner_name);
 }

@@ -12,8 +12,8 @@
 #include "base/str.h"
 #include "operator/core/attempt/loss.h"
 #include "operator/core/children/children.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/text.h"
 #include "operator/core/writes/refusal.h"
 
 #define PODS_AT_ONCE 8   /* of a group: they are a sample of what keeps a set from making pods */
@@ -163,12 +163,12 @@ static void look_for_workers(struct hvd_pass *p, size_t group, int64_t n, int mo
     }
     hvd_children_group_name(p->job, group, set);
     for (int64_t i = 0; i < n; i++) {
-        hvd_pass_text(name, sizeof(name), "%s-%lld", set, (long long)i);
+        hvd_text_format(name, sizeof(name), "%s-%lld", set, (long long)i);
         n_known += !seen[i] && is_gone(p, HVD_KIND_POD, name);
     }
     for (int64_t i = 0, left = n_known < most ? PODS_AT_ONCE - n_known : 0; i < n && left > 0;
          i++) {
-        hvd_pass_text(name, sizeof(name), "%s-%lld", set, (long long)i);
+        hvd_text_format(name, sizeof(name), "%s-%lld", set, (long long)i);
         if (seen[i] || is_gone(p, HVD_KIND_POD, name))
             continue;
         look(p, HVD_KIND_POD, name);
@@ -195,8 +195,8 @@ static void look_for_master(struct hvd_pass *p)
         !(failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message &&
           !failure->is_open))
         return;
-    hvd_pass_text(selector, sizeof(selector), "batch.kubernetes.io/controller-uid=%s",
-                  job->meta.uid);
+    hvd_text_format(selector, sizeof(selector), "batch.kubernetes.io/controller-uid=%s",
+                    job->meta.uid);
     action.body = hvd_strdup(selector);
     p->st = action.body ? hvd_plan_add(p->plan, &action, p->job->namespace, job->meta.uid)
                         : HVD_ERR_NOMEM;
@@ -298,10 +298,10 @@ bool hvd_look_describe(const struct hvd_pass *p, char *out, size_t size)
 {
     if (!p->unread)
         return false;
-    hvd_pass_text(out, size, "%s %s cannot be read, will be tried again, and the %s for that: %s",
-                  hvd_kind_info(p->unread->kind)->kind, p->unread->name,
-                  p->unread->kind == HVD_KIND_NODE ? "list of hosts waits" : "job waits",
-                  p->unread->message ? p->unread->message : "forbidden");
+    hvd_text_format(out, size, "%s %s cannot be read, will be tried again, and the %s for that: %s",
+                    hvd_kind_info(p->unread->kind)->kind, p->unread->name,
+                    p->unread->kind == HVD_KIND_NODE ? "list of hosts waits" : "job waits",
+                    p->unread->message ? p->unread->message : "forbidden");
     return true;
 }
 
@@ -349,7 +349,7 @@ bool hvd_look_is_adoptable(const struct hvd_object *pod)
     if (meta->role != HVD_ROLE_WORKER || meta->owner_uid || meta->lost_labels ||
         meta->is_deleting || !tail || (size_t)(tail - meta->name) >= sizeof(set))
         return false;
-    hvd_pass_text(set, sizeof(set), "%.*s", (int)(tail - meta->name), meta->name);
+    hvd_text_format(set, sizeof(set), "%.*s", (int)(tail - meta->name), meta->name);
     return hvd_pods_number_in(set, meta->name) >= 0 && hvd_str_has_prefix(set, meta->job) &&
            hvd_str_has_prefix(set + strlen(meta->job), "-worker");
 }

@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 
-#include "operator/core/observe/observe.h"
 #include "operator/core/pass/pass.h"
 
 /*

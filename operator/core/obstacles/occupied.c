@@ -11,6 +11,8 @@
 #include "operator/core/children/children.h"
 #include "operator/core/obstacles/look.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/pass/trouble.h"
+#include "operator/core/view/text.h"
 
 #define MESSAGE_SIZE 1024
 #define NAMED_MAX 3 /* the others are counted */
@@ -86,11 +88,12 @@ static void find(const struct hvd_pass *p, size_t group, const char *set, struct
 /* "default/digits-worker-0, digits-worker-1 and 3 more" */
 static void list(const struct hvd_pass *p, const struct occupied *found, char *out, size_t size)
 {
-    hvd_pass_text(out, size, "%s/%s", p->job->namespace, found->names[0]);
+    hvd_text_format(out, size, "%s/%s", p->job->namespace, found->names[0]);
     for (size_t i = 1; i < found->n && i < NAMED_MAX; i++)
-        hvd_pass_text(out + strlen(out), size - strlen(out), ", %s", found->names[i]);
+        hvd_text_format(out + strlen(out), size - strlen(out), ", %s", found->names[i]);
     if (found->n > NAMED_MAX)
-        hvd_pass_text(out + strlen(out), size - strlen(out), " and %zu more", found->n - NAMED_MAX);
+        hvd_text_format(out + strlen(out), size - strlen(out), " and %zu more",
+                        found->n - NAMED_MAX);
 }
 
 bool hvd_occupied_report(struct hvd_pass *p, size_t group)
@@ -110,13 +113,14 @@ bool hvd_occupied_report(struct hvd_pass *p, size_t group)
     p->is_occupied = true;
     is_one = found.n == 1;
     list(p, &found, names, sizeof(names));
-    hvd_pass_text(key, sizeof(key), "not made by StatefulSet %s of this HorovodJob", set);
-    hvd_pass_text(message, sizeof(message),
-                  "Pod%s %s %s of %s and %s %s: %s left alone; remove %s, or give the job another "
-                  "name",
-                  is_one ? "" : "s", names, is_one ? "has the name" : "have names",
-                  is_one ? "a worker" : "workers", is_one ? "was" : "were", key,
-                  is_one ? "it is" : "they are", is_one ? "it" : "them");
-    hvd_ensure_report_once(p, "Conflict", message, key);
+    hvd_text_format(key, sizeof(key), "not made by StatefulSet %s of this HorovodJob", set);
+    hvd_text_format(
+        message, sizeof(message),
+        "Pod%s %s %s of %s and %s %s: %s left alone; remove %s, or give the job another "
+        "name",
+        is_one ? "" : "s", names, is_one ? "has the name" : "have names",
+        is_one ? "a worker" : "workers", is_one ? "was" : "were", key,
+        is_one ? "it is" : "they are", is_one ? "it" : "them");
+    hvd_trouble_report_once(p, "Conflict", message, key);
     return true;
 }

@@ -5,7 +5,7 @@
  */
 #include "operator/api/horovodjob.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/view/text.h"
 
 #define SLOW_S 120
 #define SLOW_TEXT "2 minutes"
@@ -19,43 +19,43 @@ static void describe(const struct hvd_object *object, const char *silence, char 
 
     switch (pod->stage) {
     case HVD_STAGE_GATED:
-        hvd_pass_text(out, size,
-                      "pod %s is held by its spec.schedulingGates for more than " SLOW_TEXT
-                      ": the program that set them has to remove them",
-                      name);
+        hvd_text_format(out, size,
+                        "pod %s is held by its spec.schedulingGates for more than " SLOW_TEXT
+                        ": the program that set them has to remove them",
+                        name);
         break;
     case HVD_STAGE_SCHEDULE:
-        hvd_pass_text(out, size,
-                      "pod %s has not been placed on a node after " SLOW_TEXT
-                      ", and no cause is known: see whether scheduler %s runs",
-                      name, pod->stage_container ? container : "default-scheduler");
+        hvd_text_format(out, size,
+                        "pod %s has not been placed on a node after " SLOW_TEXT
+                        ", and no cause is known: see whether scheduler %s runs",
+                        name, pod->stage_container ? container : "default-scheduler");
         break;
     case HVD_STAGE_INIT:
-        hvd_pass_text(out, size, "pod %s init container %s has not ended after " SLOW_TEXT, name,
-                      container);
+        hvd_text_format(out, size, "pod %s init container %s has not ended after " SLOW_TEXT, name,
+                        container);
         break;
     case HVD_STAGE_SIDECAR:
-        hvd_pass_text(out, size, "pod %s sidecar %s has not started after " SLOW_TEXT, name,
-                      container);
+        hvd_text_format(out, size, "pod %s sidecar %s has not started after " SLOW_TEXT, name,
+                        container);
         break;
     case HVD_STAGE_READY:
-        hvd_pass_text(out, size,
-                      "pod %s container %s is not ready after " SLOW_TEXT
-                      ": %s, see its readiness probe",
-                      name, container, silence);
+        hvd_text_format(out, size,
+                        "pod %s container %s is not ready after " SLOW_TEXT
+                        ": %s, see its readiness probe",
+                        name, container, silence);
         break;
     case HVD_STAGE_GATES:
-        hvd_pass_text(out, size,
-                      "pod %s is not ready after " SLOW_TEXT
-                      " though its containers are: see its readinessGates, and whether node %s "
-                      "works",
-                      name, pod->node ? pod->node : "?");
+        hvd_text_format(out, size,
+                        "pod %s is not ready after " SLOW_TEXT
+                        " though its containers are: see its readinessGates, and whether node %s "
+                        "works",
+                        name, pod->node ? pod->node : "?");
         break;
     default:
-        hvd_pass_text(out, size,
-                      "pod %s has not started on node %s after " SLOW_TEXT
-                      ": %s, a large image may still be pulled",
-                      name, pod->node ? pod->node : "?", silence);
+        hvd_text_format(out, size,
+                        "pod %s has not started on node %s after " SLOW_TEXT
+                        ": %s, a large image may still be pulled",
+                        name, pod->node ? pod->node : "?", silence);
         break;
     }
 }
@@ -67,10 +67,11 @@ static void quote(const struct hvd_pod_view *pod, const char *name, const char *
     const char *container = pod->stage_container ? pod->stage_container : "?";
 
     if (pod->stage == HVD_STAGE_START)
-        hvd_pass_text(out, HVD_STAGE_TEXT_SIZE, "pod %s cannot start: %s", name, words);
+        hvd_text_format(out, HVD_STAGE_TEXT_SIZE, "pod %s cannot start: %s", name, words);
     else
-        hvd_pass_text(out, HVD_STAGE_TEXT_SIZE, "pod %s %s %s is not ready: %s", name,
-                      pod->stage == HVD_STAGE_SIDECAR ? "sidecar" : "container", container, words);
+        hvd_text_format(out, HVD_STAGE_TEXT_SIZE, "pod %s %s %s is not ready: %s", name,
+                        pod->stage == HVD_STAGE_SIDECAR ? "sidecar" : "container", container,
+                        words);
 }
 
 bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,

@@ -12,7 +12,7 @@
 #include "operator/api/finalizers.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/view/text.h"
 
 #define MESSAGE_SIZE 1024
 #define SUBJECT_SIZE 512
@@ -65,8 +65,8 @@ static int64_t due_s(const struct hvd_pass *p, const struct hvd_object *object)
 /* Begins the message about the object. */
 static void name_subject(const struct hvd_object *object, char out[SUBJECT_SIZE])
 {
-    hvd_pass_text(out, SUBJECT_SIZE, "%s %s/%s ", hvd_kind_info(object->kind)->kind,
-                  object->meta.namespace, object->meta.name);
+    hvd_text_format(out, SUBJECT_SIZE, "%s %s/%s ", hvd_kind_info(object->kind)->kind,
+                    object->meta.namespace, object->meta.name);
 }
 
 /* Whether the object is a pod that nobody deletes, and the one that is named already. */
@@ -142,28 +142,31 @@ static void describe(const struct hvd_pass *p, const struct hvd_object *object, 
     if (!meta->is_deleting && is_pod)
         hvd_lingering_describe(p, object, out, size);
     else if (!meta->is_deleting)
-        hvd_pass_text(out, size,
-                      "belongs to a deleted HorovodJob of this name, and the garbage collector has "
-                      "not removed it: check kube-controller-manager, or delete the object");
+        hvd_text_format(
+            out, size,
+            "belongs to a deleted HorovodJob of this name, and the garbage collector has "
+            "not removed it: check kube-controller-manager, or delete the object");
     else if (is_collected(meta->finalizers))
-        hvd_pass_text(out, size,
-                      "is terminating since %s, and the garbage collector, whose finalizer %s "
-                      "holds it, has not finished: check kube-controller-manager and what the "
-                      "object owns",
-                      since, meta->finalizers);
+        hvd_text_format(out, size,
+                        "is terminating since %s, and the garbage collector, whose finalizer %s "
+                        "holds it, has not finished: check kube-controller-manager and what the "
+                        "object owns",
+                        since, meta->finalizers);
     else if (meta->finalizers)
-        hvd_pass_text(out, size,
-                      "is terminating since %s, held by finalizers [%s]: the program that set them "
-                      "has to remove them; if it is gone, kubectl patch %s %s -n %s --type=merge "
-                      "-p '{\"metadata\":{\"finalizers\":null}}'",
-                      since, meta->finalizers, info->resource, meta->name, meta->namespace);
+        hvd_text_format(
+            out, size,
+            "is terminating since %s, held by finalizers [%s]: the program that set them "
+            "has to remove them; if it is gone, kubectl patch %s %s -n %s --type=merge "
+            "-p '{\"metadata\":{\"finalizers\":null}}'",
+            since, meta->finalizers, info->resource, meta->name, meta->namespace);
     else if (is_pod)
-        hvd_pass_text(out, size,
-                      "is terminating since %s, and the kubelet of node %s has not ended it: check "
-                      "the node; the pod is removed by force a minute after its grace period",
-                      since, object->u.pod.node ? object->u.pod.node : "(none)");
+        hvd_text_format(
+            out, size,
+            "is terminating since %s, and the kubelet of node %s has not ended it: check "
+            "the node; the pod is removed by force a minute after its grace period",
+            since, object->u.pod.node ? object->u.pod.node : "(none)");
     else
-        hvd_pass_text(out, size, "is terminating since %s", since);
+        hvd_text_format(out, size, "is terminating since %s", since);
 }
 
 static void announce(struct hvd_pass *p, const char *subject, const char *message)
@@ -183,7 +186,7 @@ static void show(struct hvd_pass *p, const char *reason, const char *subject, co
     struct hvd_condition_update update = {HVD_COND_DELETION_BLOCKED, HVD_TRUE, reason, NULL};
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message), "%s%s", subject, text);
+    hvd_text_format(message, sizeof(message), "%s%s", subject, text);
     update.message = message;
     announce(p, subject, message);
     hvd_pass_condition(p, &update);
@@ -198,7 +201,7 @@ static void show_object(struct hvd_pass *p, const struct blocked *blocked)
     describe(p, blocked->first, text, sizeof(text));
     if (blocked->n > 1)
         (void)snprintf(more, sizeof(more), "; further objects that do not go: %zu", blocked->n - 1);
-    hvd_pass_text(text + strlen(text), sizeof(text) - strlen(text), "%s", more);
+    hvd_text_format(text + strlen(text), sizeof(text) - strlen(text), "%s", more);
     show(p, meta->is_deleting ? "ObjectTerminating" : HVD_REASON_NOT_DELETED, subject, text);
 }
 

@@ -16,10 +16,13 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
+#include "operator/core/children/children.h"
 #include "operator/core/obstacles/look.h"
-#include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/pass/trouble.h"
+#include "operator/core/view/text.h"
 #include "operator/core/writes/refusal.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/repair_internal.h"
 
 #define BODY_SIZE 128
 #define MESSAGE_SIZE 512
@@ -99,14 +102,14 @@ static bool is_put_off(struct hvd_pass *p, const char *name)
 
     if (!failure || failure->type != HVD_FAILURE_UNTRACED)
         return false;
-    hvd_pass_text(
+    hvd_text_format(
         message, sizeof(message),
         "the job waits for the events about Job %s, which tell whether it has ended: they "
         "cannot be read, will be tried again: %s",
         name, failure->message ? failure->message : "no reason given");
     if (hvd_refusal_is_told(failure) &&
         (status->attempts <= hvd_job_ended(status) || status->master_uid))
-        hvd_ensure_report(p, "Denied", message);
+        hvd_trouble_report(p, "Denied", message);
     return hvd_look_waits(p, failure);
 }
 
@@ -258,7 +261,55 @@ enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace
             return HVD_FAILURE_SUCCEEDED;
         }
         found = HVD_FAILURE_FAILED;
-        hvd_pass_text(out, HVD_TRACE_SIZE, "%s", message ? message : reason);
+        hvd_text_format(out, HVD_TRACE_SIZE, "%s", message ? message : reason);
     }
     return found;
+}
+
+bool hvd_trace_is_answer(const struct hvd_failure *failure)
+{
+    return failure &&
+           (failure->type == HVD_FAILURE_NO_TRACE || failure->type == HVD_FAILURE_BEGUN ||
+            failure->type == HVD_FAILURE_SUCCEEDED || failure->type == HVD_FAILURE_FAILED);
+}
+
+bool hvd_trace_was_in_conflict(const struct hvd_pass *p)
+{
+    const struct hvd_job_status *status = &p->job->status;
+    const struct hvd_condition *running = &status->conditions[HVD_COND_RUNNING];
+
+    return running->truth == HVD_FALSE && hvd_str_equal(running->reason, HVD_REASON_CONFLICT) &&
+           !(status->attempts > hvd_job_ended(status) && status->master_uid);
+}
+
+/* When this process has set that last; 0: it has not, or long ago. */
+static int64_t written_ms(const struct hvd_pass *p, enum hvd_kind kind, const char *name,
+                          enum hvd_repair repair)
+{
+    const struct hvd_repair_record *record =
+        hvd_repairs_find(p->view->repairs, hvd_repair_key(kind, name, repair));
+
+    return record && record->value != HVD_REPAIR_ABSENT ? record->last_ms : 0;
+}
+
+bool hvd_trace_asks_first(struct hvd_pass *p)
+{
+    char name[HVD_CHILD_NAME_MAX], set_name[HVD_CHILD_NAME_MAX];
+    int64_t started_ms = 0, made_ms, set_ms;
+
+    hvd_children_name(p->job, HVD_KIND_JOB, name);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        hvd_children_group_name(p->job, i, set_name);
+        set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_EXISTENCE);
+        started_ms = set_ms > started_ms ? set_ms : started_ms;
+        set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_REPLICAS);
+        started_ms = set_ms > started_ms ? set_ms : started_ms;
+    }
+    made_ms = written_ms(p, HVD_KIND_JOB, name, HVD_REPAIR_MASTER);
+    if (p->job->status.attempts > hvd_job_ended(&p->job->status) || hvd_trace_was_in_conflict(p) ||
+        hvd_trace_is_answer(hvd_pass_failure(p, HVD_KIND_JOB, name)) ||
+        (started_ms > 0 && (made_ms == 0 || made_ms < started_ms)))
+        return false;
+    hvd_trace_ask(p, name);
+    return true;
 }

@@ -1,11 +1,12 @@
 #ifndef HVD_OPERATOR_CORE_OBSTACLES_TRACE_H
 #define HVD_OPERATOR_CORE_OBSTACLES_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
 
-#include "operator/core/reconcile.h"
+#include "operator/core/pass/pass.h"
 
 #define HVD_TRACE_SIZE 512
 #define HVD_TRACE_UID_SIZE 64
@@ -39,5 +40,22 @@ void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out);
  */
 enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace_bounds *bounds,
                                      char out[HVD_TRACE_SIZE]);
+
+/* Whether the failure is an answer about a Job that is gone. */
+bool hvd_trace_is_answer(const struct hvd_failure *failure);
+
+/*
+ * Whether the status tells of an object that is not the job's and is in the way: no master could be
+ * made then, and the events of that name may be about that object, which is gone since. Not so if
+ * the status has noted the master's Job: the events name theirs.
+ */
+bool hvd_trace_was_in_conflict(const struct hvd_pass *p);
+
+/*
+ * Whether the events about the master's Job are asked for before it is made: another process may
+ * have made it, of which no status tells yet. One that has started the workers of this attempt
+ * itself, and has made no Job since, has no need to.
+ */
+bool hvd_trace_asks_first(struct hvd_pass *p);
 
 #endif

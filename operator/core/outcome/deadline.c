@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 
 #define MESSAGE_SIZE 128
 

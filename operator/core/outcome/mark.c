@@ -15,6 +15,9 @@
 #include "operator/core/children/patch.h"
 #include "operator/core/pass/pass.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define COUNT_MAX (1 << 20) /* of attempts: somebody else may have written the annotation */
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -64,7 +67,7 @@ bool hvd_mark_decode(const char *text, struct hvd_mark *out)
     if (len == 0 || len > REASON_MAX || text[len] != ' ')
         return false;
     (void)snprintf(mark.reason, sizeof(mark.reason), "%.*s", (int)len, text);
-    hvd_pass_text(mark.message, sizeof(mark.message), "%s", text + len + 1);
+    hvd_text_format(mark.message, sizeof(mark.message), "%s", text + len + 1);
     *out = mark;
     return true;
 }
@@ -73,9 +76,9 @@ char *hvd_mark_encode(const struct hvd_mark *mark)
 {
     char text[HVD_MARK_TEXT_MAX];
 
-    hvd_pass_text(text, sizeof(text), "%s %d %d %d %s %s", hvd_job_state_str(mark->state),
-                  (int)mark->attempts, (int)mark->failures, (int)mark->interruptions, mark->reason,
-                  mark->message);
+    hvd_text_format(text, sizeof(text), "%s %d %d %d %s %s", hvd_job_state_str(mark->state),
+                    (int)mark->attempts, (int)mark->failures, (int)mark->interruptions,
+                    mark->reason, mark->message);
     return hvd_strdup(text);
 }
 
@@ -117,7 +120,7 @@ static void describe(const struct hvd_pass *p, struct hvd_mark *out)
                              .failures = next->failures,
                              .interruptions = next->interruptions};
     (void)snprintf(out->reason, sizeof(out->reason), "%s", end->reason ? end->reason : "Unknown");
-    hvd_pass_text(out->message, sizeof(out->message), "%s", end->message ? end->message : "");
+    hvd_text_format(out->message, sizeof(out->message), "%s", end->message ? end->message : "");
 }
 
 bool hvd_mark_note(struct hvd_pass *p)
@@ -143,7 +146,7 @@ bool hvd_mark_note(struct hvd_pass *p)
     patch.body = text ? hvd_jb_print(&jb, root) : NULL;
     hvd_free(text);
     cJSON_Delete(root);
-    hvd_pass_patch(p, map, &patch);
+    hvd_write_patch(p, map, &patch);
     /* One that somebody denies or undoes holds nothing up. */
     return p->plan->n_actions == n_before ||
            hvd_pass_failure(p, HVD_KIND_CONFIGMAP, map->meta.name);

@@ -9,14 +9,18 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/core/attempt/attempt.h"
 #include "operator/core/attempt/ending.h"
 #include "operator/core/attempt/loss.h"
 #include "operator/core/children/children.h"
+#include "operator/core/children/hosts.h"
+#include "operator/core/obstacles/trace.h"
 #include "operator/core/outcome/policy.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/view/hash.h"
-#include "operator/core/writes/repair_internal.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 1024
 #define NAME_SIZE 256         /* of a pod */
@@ -97,8 +101,8 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
     bool is_template = strcmp(reason, HVD_REASON_TEMPLATE) == 0;
 
     /* One that still ran, when the deadline passed, is counted nowhere. */
-    if (p->end.number == 0 && hvd_outcome_is_under_way(p))
-        hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.number = hvd_job_ended(&p->next) + 1,
+    if (p->end.number == 0 && hvd_attempt_is_under_way(p))
+        hvd_attempt_note_end(p, &(struct hvd_attempt_end){.number = hvd_job_ended(&p->next) + 1,
                                                           .reason = reason,
                                                           .message = message});
     finish(p, HVD_JOB_FAILED, reason);
@@ -125,7 +129,7 @@ static const char *failed_rank(const struct hvd_pass *p, char out[RANK_SIZE])
 
     if (!hvd_str_has_prefix(line, "horovodrun: rank "))
         return NULL;
-    hvd_pass_text(out, RANK_SIZE, "%s", line + sizeof(launcher) - 1);
+    hvd_text_format(out, RANK_SIZE, "%s", line + sizeof(launcher) - 1);
     return out;
 }
 
@@ -134,16 +138,17 @@ static void describe_replaced(const struct hvd_pass *p, char out[MESSAGE_SIZE])
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
 
     if (p->pods.other)
-        hvd_pass_text(out, MESSAGE_SIZE,
-                      "pod %s was let go by Job %s, as somebody changed or removed its label "
-                      "batch.kubernetes.io/controller-uid, and the Job made pod %s beside it",
-                      p->replaced, job->meta.name, p->pods.other->meta.name);
+        hvd_text_format(out, MESSAGE_SIZE,
+                        "pod %s was let go by Job %s, as somebody changed or removed its label "
+                        "batch.kubernetes.io/controller-uid, and the Job made pod %s beside it",
+                        p->replaced, job->meta.name, p->pods.other->meta.name);
     else
-        hvd_pass_text(out, MESSAGE_SIZE,
-                      "pod %s is gone, after somebody changed or removed its label "
-                      "batch.kubernetes.io/controller-uid, or by itself, and Job %s made pod %s in "
-                      "its place",
-                      p->replaced, job->meta.name, p->pods.master->meta.name);
+        hvd_text_format(
+            out, MESSAGE_SIZE,
+            "pod %s is gone, after somebody changed or removed its label "
+            "batch.kubernetes.io/controller-uid, or by itself, and Job %s made pod %s in "
+            "its place",
+            p->replaced, job->meta.name, p->pods.master->meta.name);
 }
 
 /* How the master ended, and its last words. */
@@ -160,16 +165,16 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
     } else if (view && has_master_failed(p)) {
         *line = view->last_line ? view->last_line : "";
         hvd_ending_of_master(view, text, sizeof(text));
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
+        hvd_text_format(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
     } else if (is_stuck(pod) && !job->u.job.is_failed) {
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s on node %s was deleted and does not end",
-                      pod->meta.name, view->node ? view->node : "?");
+        hvd_text_format(out, MESSAGE_SIZE, "pod %s on node %s was deleted and does not end",
+                        pod->meta.name, view->node ? view->node : "?");
     } else if (view && view->phase == HVD_POD_FAILED) {
         hvd_ending_of_master(view, text, sizeof(text));
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
+        hvd_text_format(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
     } else {
         *line = job->u.job.message ? job->u.job.message : "no reason given";
-        hvd_pass_text(out, MESSAGE_SIZE, "Job %s failed", job->meta.name);
+        hvd_text_format(out, MESSAGE_SIZE, "Job %s failed", job->meta.name);
     }
 }
 
@@ -182,34 +187,35 @@ struct verdict {
 static void describe_failure(const struct hvd_pass *p, const struct verdict *verdict,
                              char out[MESSAGE_SIZE])
 {
-    const struct hvd_worker_failure *loss = hvd_pass_loss(p);
+    const struct hvd_worker_failure *loss = hvd_attempt_loss(p);
     const char *lost = loss ? loss->message : NULL;
     char master[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], text[RANK_SIZE];
     const char *rank = failed_rank(p, text);
     const char *line;
 
-    hvd_pass_attempt(p, attempt);
+    hvd_attempt_describe(p, attempt);
     if (!p->child[HVD_KIND_JOB]) {
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)",
-                      lost       ? lost
-                      : p->trace ? p->trace
-                                 : "no master",
-                      attempt, verdict->text);
+        hvd_text_format(out, MESSAGE_SIZE, "%s (%s%s)",
+                        lost       ? lost
+                        : p->trace ? p->trace
+                                   : "no master",
+                        attempt, verdict->text);
         return;
     }
     describe_master(p, master, &line);
     if (lost && !has_master_ended(p) && !is_stuck(p->pods.master))
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s); the master did not end by itself within %d s",
-                      lost, attempt, verdict->text, LOST_GRACE_S);
+        hvd_text_format(out, MESSAGE_SIZE,
+                        "%s (%s%s); the master did not end by itself within %d s", lost, attempt,
+                        verdict->text, LOST_GRACE_S);
     else if (lost)
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s); %s%s%s", lost, attempt, verdict->text, master,
-                      *line ? ": " : "", line);
+        hvd_text_format(out, MESSAGE_SIZE, "%s (%s%s); %s%s%s", lost, attempt, verdict->text,
+                        master, *line ? ": " : "", line);
     else if (rank)
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s, pod %s)", rank, attempt, verdict->text,
-                      p->pods.master->meta.name);
+        hvd_text_format(out, MESSAGE_SIZE, "%s (%s%s, pod %s)", rank, attempt, verdict->text,
+                        p->pods.master->meta.name);
     else
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)%s%s", master, attempt, verdict->text,
-                      *line ? ": " : "", line);
+        hvd_text_format(out, MESSAGE_SIZE, "%s (%s%s)%s%s", master, attempt, verdict->text,
+                        *line ? ": " : "", line);
 }
 
 static void end_well(struct hvd_pass *p, const char *message)
@@ -223,12 +229,12 @@ static void succeed(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], name[HVD_CHILD_NAME_MAX];
 
-    hvd_pass_attempt(p, attempt);
+    hvd_attempt_describe(p, attempt);
     hvd_children_name(p->job, HVD_KIND_JOB, name);
-    hvd_pass_text(message, sizeof(message), "%s %s succeeded (%s)%s",
-                  p->pods.master ? "pod" : "Job", p->pods.master ? p->pods.master->meta.name : name,
-                  attempt,
-                  p->child[HVD_KIND_JOB] ? "" : "; it was deleted before its end was read");
+    hvd_text_format(message, sizeof(message), "%s %s succeeded (%s)%s",
+                    p->pods.master ? "pod" : "Job",
+                    p->pods.master ? p->pods.master->meta.name : name, attempt,
+                    p->child[HVD_KIND_JOB] ? "" : "; it was deleted before its end was read");
     hvd_sidecars_name(p, message, sizeof(message));
     end_well(p, message);
 }
@@ -239,7 +245,7 @@ static void judge(struct hvd_pass *p, struct verdict *out)
     static const char *const names[] = {[HVD_POLICY_RESTART] = "Restart",
                                         [HVD_POLICY_FAIL] = "Fail",
                                         [HVD_POLICY_IGNORE] = "Ignore"};
-    const struct hvd_worker_failure *lost = hvd_pass_loss(p);
+    const struct hvd_worker_failure *lost = hvd_attempt_loss(p);
     const struct hvd_object *pod = p->pods.master;
     struct hvd_policy_case cases[2] = {{HVD_ROLE_WORKER, false, 0, false},
                                        {HVD_ROLE_MASTER, false, 0, false}};
@@ -311,7 +317,7 @@ static void note_end(struct hvd_pass *p, const char *reason, const char *message
         .exit_code = pod ? pod->u.pod.exit_code : 0,
     };
 
-    hvd_pass_attempt_end(p, &end);
+    hvd_attempt_note_end(p, &end);
 }
 
 static void fail_attempt(struct hvd_pass *p)
@@ -322,14 +328,16 @@ static void fail_attempt(struct hvd_pass *p)
     char message[MESSAGE_SIZE];
     const char *reason;
 
-    if (!hvd_pass_loss(p))
+    if (!hvd_attempt_loss(p))
         (void)note_loss(p);
-    reason = is_removed ? HVD_REASON_DELETED : hvd_pass_loss(p) ? "WorkerFailed" : "MasterFailed";
+    reason = is_removed            ? HVD_REASON_DELETED
+             : hvd_attempt_loss(p) ? "WorkerFailed"
+                                   : "MasterFailed";
     judge(p, &verdict);
     if (p->job->is_deleting)
-        hvd_pass_text(verdict.text + strlen(verdict.text),
-                      sizeof(verdict.text) - strlen(verdict.text),
-                      ", the last one: the HorovodJob is being deleted");
+        hvd_text_format(verdict.text + strlen(verdict.text),
+                        sizeof(verdict.text) - strlen(verdict.text),
+                        ", the last one: the HorovodJob is being deleted");
     keep_log(p);
     if (verdict.action == HVD_POLICY_IGNORE && p->job->status.interruptions < INTERRUPTIONS_MAX)
         p->next.interruptions++;
@@ -351,41 +359,11 @@ static void fail_attempt(struct hvd_pass *p)
     hvd_pass_end_event(p, "Restarting", message, true);
 }
 
-/* Which attempt the Job is; one that lost its annotation is the current one. */
-static int32_t attempt_of(const struct hvd_pass *p, const struct hvd_object *job)
-{
-    const int32_t current = hvd_job_ended(&p->job->status) + 1;
-
-    return job->u.job.attempt && job->u.job.attempt < current ? job->u.job.attempt : current;
-}
-
-/* The Job of the attempt under way; NULL if there is none. One that a deleted HorovodJob of the
- * same name has left is none. */
-static const struct hvd_object *current_job(const struct hvd_pass *p)
-{
-    const struct hvd_object *job = p->child[HVD_KIND_JOB];
-
-    return job && hvd_pass_is_ours(p, job) && attempt_of(p, job) > hvd_job_ended(&p->job->status)
-               ? job
-               : NULL;
-}
-
-/* A Job of an attempt that is recorded as cleared away belongs to none: somebody has changed its
- * annotation, or the counts. */
-bool hvd_outcome_is_uncleared(const struct hvd_pass *p)
-{
-    const struct hvd_object *job = p->child[HVD_KIND_JOB];
-    const int32_t ended = hvd_job_ended(&p->job->status);
-
-    return ended > p->job->status.cleaned ||
-           (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS && attempt_of(p, job) <= ended);
-}
-
 /* Notes in the next status that the attempt has begun, and which Job it has. */
 static void note_begun(struct hvd_pass *p, const struct hvd_object *job)
 {
-    if (attempt_of(p, job) > p->next.attempts)
-        p->next.attempts = attempt_of(p, job);
+    if (hvd_attempt_of(p, job) > p->next.attempts)
+        p->next.attempts = hvd_attempt_of(p, job);
     if (!p->st && !hvd_str_equal(p->next.master_uid, job->meta.uid))
         p->st = hvd_job_set_master_uid(&p->next, job->meta.uid);
 }
@@ -398,7 +376,7 @@ static int32_t larger(int32_t a, int32_t b)
 void hvd_outcome_noted(struct hvd_pass *p)
 {
     const struct hvd_mark *mark = &p->mark;
-    const struct hvd_object *job = current_job(p);
+    const struct hvd_object *job = hvd_attempt_job(p);
 
     if (job)
         note_begun(p, job);
@@ -423,12 +401,13 @@ bool hvd_outcome_late(struct hvd_pass *p)
     char message[MESSAGE_SIZE];
 
     if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || !job->u.job.is_complete ||
-        attempt_of(p, job) <= p->job->status.cleaned || hvd_altered_is_wrong(p, HVD_KIND_JOB) ||
-        (current_job(p) && !hvd_pass_is_stopping(p)))
+        hvd_attempt_of(p, job) <= p->job->status.cleaned || hvd_altered_is_wrong(p, HVD_KIND_JOB) ||
+        (hvd_attempt_job(p) && !hvd_pass_is_stopping(p)))
         return false;
-    hvd_pass_text(message, sizeof(message),
-                  "%s %s succeeded: its attempt had been given up, and it was not removed in time",
-                  pod ? "pod" : "Job", pod ? pod->meta.name : job->meta.name);
+    hvd_text_format(
+        message, sizeof(message),
+        "%s %s succeeded: its attempt had been given up, and it was not removed in time",
+        pod ? "pod" : "Job", pod ? pod->meta.name : job->meta.name);
     end_well(p, message);
     return true;
 }
@@ -449,13 +428,13 @@ static bool find_replaced(const struct hvd_pass *p, char out[NAME_SIZE])
     if (!master)
         return false;
     if (p->pods.other) {
-        hvd_pass_text(out, NAME_SIZE, "%s", master->meta.name);
+        hvd_text_format(out, NAME_SIZE, "%s", master->meta.name);
         return true;
     }
     if (!hvd_str_has_prefix(text, pod) || !hvd_str_equal(known->master_uid, job->meta.uid))
         return false;
     text += sizeof(pod) - 1;
-    hvd_pass_text(out, NAME_SIZE, "%.*s", (int)strcspn(text, " "), text);
+    hvd_text_format(out, NAME_SIZE, "%.*s", (int)strcspn(text, " "), text);
     return hvd_str_has_prefix(out, job->meta.name) && out[strlen(job->meta.name)] == '-' &&
            strcmp(out, master->meta.name) != 0;
 }
@@ -475,14 +454,14 @@ static bool fail_replaced(struct hvd_pass *p)
 
 bool hvd_outcome_is_success(const struct hvd_pass *p)
 {
-    const struct hvd_object *job = current_job(p), *pod = p->pods.master;
+    const struct hvd_object *job = hvd_attempt_job(p), *pod = p->pods.master;
 
     return job && (job->u.job.is_complete || (pod && pod->u.pod.phase == HVD_POD_SUCCEEDED));
 }
 
 bool hvd_outcome_master(struct hvd_pass *p)
 {
-    const struct hvd_object *job = current_job(p);
+    const struct hvd_object *job = hvd_attempt_job(p);
     const struct hvd_object *pod = p->pods.master;
 
     if (!job)
@@ -517,16 +496,11 @@ bool hvd_outcome_master(struct hvd_pass *p)
     return true;
 }
 
-bool hvd_outcome_is_under_way(const struct hvd_pass *p)
-{
-    return current_job(p) || p->job->status.attempts > hvd_job_ended(&p->job->status);
-}
-
 bool hvd_outcome_lost(struct hvd_pass *p)
 {
-    const struct hvd_worker_failure *known = hvd_pass_loss(p);
+    const struct hvd_worker_failure *known = hvd_attempt_loss(p);
 
-    if (p->st || !current_job(p) || hvd_sidecars_hold(p))
+    if (p->st || !hvd_attempt_job(p) || hvd_sidecars_hold(p))
         return false;
     if (!known) {
         if (note_loss(p))
@@ -553,28 +527,6 @@ bool hvd_outcome_hopeless(struct hvd_pass *p)
     return true;
 }
 
-/* Whether the failure is an answer about a Job that is gone. */
-static bool is_trace(const struct hvd_failure *failure)
-{
-    return failure &&
-           (failure->type == HVD_FAILURE_NO_TRACE || failure->type == HVD_FAILURE_BEGUN ||
-            failure->type == HVD_FAILURE_SUCCEEDED || failure->type == HVD_FAILURE_FAILED);
-}
-
-/*
- * Whether the status tells of an object that is not the job's and is in the way: no master could be
- * made then, and the events of that name may be about that object, which is gone since. Not so if
- * the status has noted the master's Job: the events name theirs.
- */
-static bool was_in_conflict(const struct hvd_pass *p)
-{
-    const struct hvd_job_status *status = &p->job->status;
-    const struct hvd_condition *running = &status->conditions[HVD_COND_RUNNING];
-
-    return running->truth == HVD_FALSE && hvd_str_equal(running->reason, HVD_REASON_CONFLICT) &&
-           !(status->attempts > hvd_job_ended(status) && status->master_uid);
-}
-
 /*
  * Decides by what is left of a Job that is gone: what its end was is asked for first, so that an
  * attempt which has ended is not made again for it. True while that is asked for, or if it decides.
@@ -584,9 +536,9 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
     const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
     char text[MESSAGE_SIZE];
 
-    if (was_in_conflict(p))
+    if (hvd_trace_was_in_conflict(p))
         return false;
-    if (!is_trace(trace)) {
+    if (!hvd_trace_is_answer(trace)) {
         hvd_trace_ask(p, name);
         /* Until it is decided, whether the spec has changed since (describe_deleted) is kept. */
         p->next.observed_generation = p->job->status.observed_generation;
@@ -598,43 +550,11 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
         succeed(p);
         return true;
     }
-    hvd_pass_text(text, sizeof(text), "Job %s failed and was deleted before its end was read: %s",
-                  name, trace->message ? trace->message : "no reason given");
+    hvd_text_format(text, sizeof(text), "Job %s failed and was deleted before its end was read: %s",
+                    name, trace->message ? trace->message : "no reason given");
     p->trace = text;
     fail_attempt(p);
     p->trace = NULL;
-    return true;
-}
-
-/* When this process has set that last; 0: it has not, or long ago. */
-static int64_t written_ms(const struct hvd_pass *p, enum hvd_kind kind, const char *name,
-                          enum hvd_repair repair)
-{
-    const struct hvd_repair_record *record =
-        hvd_repairs_find(p->view->repairs, hvd_repair_key(kind, name, repair));
-
-    return record && record->value != HVD_REPAIR_ABSENT ? record->last_ms : 0;
-}
-
-bool hvd_outcome_asks_first(struct hvd_pass *p)
-{
-    char name[HVD_CHILD_NAME_MAX], set_name[HVD_CHILD_NAME_MAX];
-    int64_t started_ms = 0, made_ms, set_ms;
-
-    hvd_children_name(p->job, HVD_KIND_JOB, name);
-    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
-        hvd_children_group_name(p->job, i, set_name);
-        set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_EXISTENCE);
-        started_ms = set_ms > started_ms ? set_ms : started_ms;
-        set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_REPLICAS);
-        started_ms = set_ms > started_ms ? set_ms : started_ms;
-    }
-    made_ms = written_ms(p, HVD_KIND_JOB, name, HVD_REPAIR_MASTER);
-    if (p->job->status.attempts > hvd_job_ended(&p->job->status) || was_in_conflict(p) ||
-        is_trace(hvd_pass_failure(p, HVD_KIND_JOB, name)) ||
-        (started_ms > 0 && (made_ms == 0 || made_ms < started_ms)))
-        return false;
-    hvd_trace_ask(p, name);
     return true;
 }
 
@@ -644,7 +564,7 @@ static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
 {
     const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
 
-    return trace && !was_in_conflict(p) &&
+    return trace && !hvd_trace_was_in_conflict(p) &&
            (trace->type == HVD_FAILURE_SUCCEEDED ||
             (trace->type == HVD_FAILURE_FAILED && p->job->status.attempts == 0 &&
              hvd_job_ended(&p->job->status) == 0));
@@ -662,11 +582,11 @@ static void describe_deleted(const struct hvd_pass *p, const char *name, char ou
         known->observed_generation != p->job->generation || (told && strstr(told, by));
     char attempt[HVD_ATTEMPT_SIZE];
 
-    hvd_pass_attempt(p, attempt);
-    hvd_pass_text(out, MESSAGE_SIZE, "Job %s was deleted%s (%s)%s%s%s", name, is_doubtful ? by : "",
-                  attempt, p->pods.stray ? "; its pod " : "",
-                  p->pods.stray ? p->pods.stray->meta.name : "",
-                  p->pods.stray ? " is removed before the next attempt" : "");
+    hvd_attempt_describe(p, attempt);
+    hvd_text_format(out, MESSAGE_SIZE, "Job %s was deleted%s (%s)%s%s%s", name,
+                    is_doubtful ? by : "", attempt, p->pods.stray ? "; its pod " : "",
+                    p->pods.stray ? p->pods.stray->meta.name : "",
+                    p->pods.stray ? " is removed before the next attempt" : "");
 }
 
 /*
@@ -707,7 +627,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     if (!hvd_contest_admit(p, &creation))
         return true;
     p->next.interruptions++;
-    hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
+    hvd_attempt_note_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
     hvd_pass_end_event(p, "Restarting", message, true);
     return true;
 }
@@ -716,13 +636,13 @@ bool hvd_outcome_abandoned(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
 
-    hvd_pass_attempt(p, attempt);
-    if (!hvd_outcome_is_under_way(p))
-        hvd_pass_text(message, sizeof(message),
-                      "the HorovodJob is being deleted: its master is not started");
+    hvd_attempt_describe(p, attempt);
+    if (!hvd_attempt_is_under_way(p))
+        hvd_text_format(message, sizeof(message),
+                        "the HorovodJob is being deleted: its master is not started");
     else if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING)
-        hvd_pass_text(message, sizeof(message),
-                      "the HorovodJob is being deleted, and its master's Job was (%s)", attempt);
+        hvd_text_format(message, sizeof(message),
+                        "the HorovodJob is being deleted, and its master's Job was (%s)", attempt);
     else
         return false;
     hvd_outcome_fail(p, HVD_REASON_DELETED, message);
@@ -778,7 +698,7 @@ static void show_cleaning(struct hvd_pass *p)
     char message[MESSAGE_SIZE], denied[MESSAGE_SIZE - 64];
 
     if (hvd_refusal_of_change(p, denied, sizeof(denied))) {
-        hvd_pass_text(message, sizeof(message), "the job has finished; %s", denied);
+        hvd_text_format(message, sizeof(message), "the job has finished; %s", denied);
         set(p, HVD_COND_WORKERS_READY, is_kept && was->truth == HVD_TRUE ? HVD_TRUE : HVD_FALSE,
             (const char *const[2]){reason, message});
         if (!is_kept)
@@ -827,7 +747,7 @@ static void remove_pods(struct hvd_pass *p, enum hvd_role role)
         if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->meta.is_deleting ||
             pod->meta.role != role || (!is_stray(p, pod) && !hvd_terminating_leaves_pod(p, pod)))
             continue;
-        hvd_pass_delete(p, pod);
+        hvd_write_delete(p, pod);
         n++;
     }
 }
@@ -840,7 +760,7 @@ void hvd_outcome_remove_workers(struct hvd_pass *p)
 void hvd_outcome_remove_stray(struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.stray;
-    const struct hvd_object *job = current_job(p);
+    const struct hvd_object *job = hvd_attempt_job(p);
     const size_t n_before = p->plan->n_actions;
     char message[MESSAGE_SIZE];
 
@@ -850,13 +770,13 @@ void hvd_outcome_remove_stray(struct hvd_pass *p)
     if (job && !job->meta.is_deleting && !job->u.job.is_complete && !job->u.job.is_failed &&
         p->pods.master == pod)
         return;
-    hvd_pass_delete(p, pod);
+    hvd_write_delete(p, pod);
     if (p->plan->n_actions == n_before)
         return;
-    hvd_pass_text(message, sizeof(message),
-                  "pod %s is a master that its Job has let go: it is removed, as the job has one "
-                  "master at a time",
-                  pod->meta.name);
+    hvd_text_format(message, sizeof(message),
+                    "pod %s is a master that its Job has let go: it is removed, as the job has one "
+                    "master at a time",
+                    pod->meta.name);
     hvd_pass_event(p, "MasterRemoved", message, true);
 }
 
@@ -870,7 +790,7 @@ static void remove_workers(struct hvd_pass *p)
 
         if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
             !object->meta.is_deleting)
-            hvd_pass_delete(p, object);
+            hvd_write_delete(p, object);
     }
     remove_pods(p, HVD_ROLE_WORKER);
     hvd_admit_release(p);
@@ -888,7 +808,7 @@ void hvd_outcome_take_down(struct hvd_pass *p)
     if (has_master_ended(p))
         return;
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)
-        hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
+        hvd_write_delete(p, p->child[HVD_KIND_JOB]);
     remove_pods(p, HVD_ROLE_MASTER);
 }
 
@@ -937,7 +857,7 @@ static void clean(struct hvd_pass *p)
         return;
     }
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)
-        hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
+        hvd_write_delete(p, p->child[HVD_KIND_JOB]);
     remove_pods(p, HVD_ROLE_MASTER);
 }
 
@@ -970,7 +890,7 @@ bool hvd_outcome_quiesce(struct hvd_pass *p)
     bool is_down;
 
     if (job == HVD_CHILD_OURS)
-        hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
+        hvd_write_delete(p, p->child[HVD_KIND_JOB]);
     is_down = hvd_ensure_no_workers(p);
     remove_pods(p, HVD_ROLE_WORKER);
     remove_pods(p, HVD_ROLE_MASTER);

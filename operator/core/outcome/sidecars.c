@@ -9,10 +9,13 @@
 
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/core/attempt/attempt.h"
 #include "operator/core/children/patch.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
+#include "operator/core/writes/write.h"
 
 #define GRACE_S 30
 #define GRACE_TEXT "30 s"
@@ -67,8 +70,8 @@ static int find_own(const struct hvd_pass *p, char out[NAMES_SIZE])
 
         if (!is_of_template(containers, name))
             continue;
-        hvd_pass_text(out + len, NAMES_SIZE - len, "%s%.*s", n ? ", " : "", (int)name.len,
-                      name.data);
+        hvd_text_format(out + len, NAMES_SIZE - len, "%s%.*s", n ? ", " : "", (int)name.len,
+                        name.data);
         n++;
     }
     return n;
@@ -101,9 +104,9 @@ void hvd_sidecars_show(struct hvd_pass *p)
     const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE,
                                                 HVD_REASON_MASTER_ENDED, text};
 
-    hvd_pass_attempt(p, attempt);
+    hvd_attempt_describe(p, attempt);
     if (n_own > 0) {
-        hvd_pass_text(
+        hvd_text_format(
             text, sizeof(text),
             "pod %s container%s %s still run%s after the master exited with code %d (%s): "
             "the job waits for %s; one that never ends belongs into initContainers, with "
@@ -112,11 +115,12 @@ void hvd_sidecars_show(struct hvd_pass *p)
             n_own > 1 ? "them" : "it");
         hvd_trouble_note(p, HVD_COND_RUNNING, text, sizeof(text));
     } else {
-        hvd_pass_text(text, sizeof(text),
-                      "pod %s master exited with code %d (%s) and container%s %s run%s on: unless "
-                      "spec.master.template has %s, the attempt ends after " GRACE_TEXT,
-                      pod->meta.name, (int)code, attempt, is_one ? "" : "s", pod->u.pod.left,
-                      is_one ? "s" : "", is_one ? "it" : "one of them");
+        hvd_text_format(
+            text, sizeof(text),
+            "pod %s master exited with code %d (%s) and container%s %s run%s on: unless "
+            "spec.master.template has %s, the attempt ends after " GRACE_TEXT,
+            pod->meta.name, (int)code, attempt, is_one ? "" : "s", pod->u.pod.left,
+            is_one ? "s" : "", is_one ? "it" : "one of them");
     }
     hvd_pass_condition(p, &update);
     hvd_pass_state(p, HVD_JOB_RUNNING);
@@ -131,10 +135,10 @@ void hvd_sidecars_name(const struct hvd_pass *p, char *out, size_t size)
 
     if (!left)
         return;
-    hvd_pass_text(out + len, size - len,
-                  "; container%s %s, which spec.master.template does not have, ran on and %s "
-                  "stopped",
-                  is_one ? "" : "s", left, is_one ? "is" : "are");
+    hvd_text_format(out + len, size - len,
+                    "; container%s %s, which spec.master.template does not have, ran on and %s "
+                    "stopped",
+                    is_one ? "" : "s", left, is_one ? "is" : "are");
 }
 
 /* A deadline in the past ends a pod without deleting it, and cannot be taken back by anybody. */
@@ -152,5 +156,5 @@ void hvd_sidecars_stop(struct hvd_pass *p)
     hvd_jb_int(&jb, hvd_jb_object(&jb, root, "spec"), "activeDeadlineSeconds", 1);
     patch.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
-    hvd_pass_patch(p, pod, &patch);
+    hvd_write_patch(p, pod, &patch);
 }

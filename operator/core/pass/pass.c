@@ -4,7 +4,6 @@
  */
 #include "operator/core/pass/pass.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,12 +11,9 @@
 #include "base/str.h"
 #include "operator/core/children/children.h"
 #include "operator/core/children/owner.h"
-#include "operator/core/obstacles/look.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/pass/trouble.h"
 
 #define ALIEN_RETRY_MS 60000
-#define LOCATED_AT_ONCE 256 /* nodes read at the same time */
 
 bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
 {
@@ -95,103 +91,6 @@ const cJSON *hvd_pass_spec(struct hvd_pass *p)
     return p->spec;
 }
 
-/* The failure of jb sticks; the data are the pass's then. */
-static const cJSON *take_hosts(struct hvd_pass *p, const struct hvd_jb *jb, cJSON *data,
-                               cJSON **slot)
-{
-    *slot = data;
-    if (jb->failed)
-        p->st = HVD_ERR_NOMEM;
-    return jb->failed ? NULL : data;
-}
-
-static bool is_asked_for(const struct hvd_pass *p, const char *node)
-{
-    for (size_t i = 0; i < p->plan->n_actions; i++) {
-        if (p->plan->actions[i].type == HVD_ACTION_LOCATE &&
-            hvd_str_equal(p->plan->actions[i].name, node))
-            return true;
-    }
-    return false;
-}
-
-static void ask_for(struct hvd_pass *p, const char *node)
-{
-    const struct hvd_action action = {.type = HVD_ACTION_LOCATE,
-                                      .kind = HVD_KIND_NODE,
-                                      .body = hvd_strdup(p->job->spec.topology_keys)};
-
-    p->st = hvd_plan_add(p->plan, &action, p->job->namespace, node);
-}
-
-/* Finds the topology of all Ready workers; asks for nodes that are not known, some at a time, and
- * returns false then. */
-static bool locate(struct hvd_pass *p)
-{
-    const struct hvd_topology_source *topology = p->view->topology;
-    const char *keys = p->job->spec.topology_keys;
-    int n_asked = 0;
-
-    if (!keys || !topology)
-        return true;
-    for (size_t i = 0; i < p->pods.n_ready && !p->st && n_asked < LOCATED_AT_ONCE; i++) {
-        struct hvd_worker *worker = &p->pods.ready[i];
-        const char *node = worker->pod->u.pod.node;
-
-        worker->topology = node ? topology->find(topology->ctx, node, keys) : "";
-        if (worker->topology)
-            continue;
-        n_asked++;
-        if (!is_asked_for(p, node) && !hvd_look_is_put_off(p, HVD_KIND_NODE, node))
-            ask_for(p, node);
-    }
-    return n_asked == 0 && !p->st;
-}
-
-const cJSON *hvd_pass_hosts(struct hvd_pass *p)
-{
-    struct hvd_jb jb = {0};
-
-    if (p->hosts_data || p->st)
-        return p->st ? NULL : p->hosts_data;
-    if (!locate(p))
-        return NULL;
-    hvd_pods_sort(&p->pods);
-    return take_hosts(p, &jb, hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready),
-                      &p->hosts_data);
-}
-
-const cJSON *hvd_pass_all_hosts(struct hvd_pass *p)
-{
-    struct hvd_jb jb = {0};
-
-    if (p->all_hosts_data || p->st)
-        return p->st ? NULL : p->all_hosts_data;
-    return take_hosts(p, &jb, hvd_hosts_data_of_all(&jb, p->job), &p->all_hosts_data);
-}
-
-const struct hvd_worker_failure *hvd_pass_loss(const struct hvd_pass *p)
-{
-    const struct hvd_worker_failure *known = &p->next.worker_failure;
-
-    return known->message && known->attempt == hvd_job_ended(&p->job->status) + 1 ? known : NULL;
-}
-
-void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE])
-{
-    const struct hvd_job_status *status = &p->job->status;
-    int64_t number = (int64_t)status->failures + 1;
-    int64_t of = (int64_t)p->job->spec.backoff_limit + 1;
-    int n;
-
-    if (of < number) /* the limit was lowered meanwhile */
-        of = number;
-    n = snprintf(out, HVD_ATTEMPT_SIZE, "attempt %lld of %lld", (long long)number, (long long)of);
-    if (status->interruptions > 0)
-        (void)snprintf(out + n, HVD_ATTEMPT_SIZE - (size_t)n, " after %d interruption%s",
-                       status->interruptions, status->interruptions == 1 ? "" : "s");
-}
-
 bool hvd_pass_is_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;
@@ -212,24 +111,6 @@ void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *u
         return;
     p->st = hvd_job_condition_set(&p->next, update, p->now_s, &changed);
     p->is_urgent = p->is_urgent || changed || hvd_trouble_has_changed(was, update);
-}
-
-void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end)
-{
-    char *message = p->st ? NULL : hvd_strdup(end->message);
-
-    if (p->st)
-        return;
-    if (!message) {
-        p->st = HVD_ERR_NOMEM;
-        return;
-    }
-    hvd_free(p->end_message);
-    p->end_message = message;
-    p->end = *end;
-    p->end.message = message;
-    p->end.number = end->number ? end->number : hvd_job_ended(&p->next);
-    p->end.at_s = p->now_s;
 }
 
 void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state)
@@ -255,58 +136,4 @@ void hvd_pass_end_event(struct hvd_pass *p, const char *reason, const char *mess
     p->is_urgent = true;
     if (!p->st)
         p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
-}
-
-void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
-                    const struct hvd_patch *patch)
-{
-    const struct hvd_action action = {.type = HVD_ACTION_PATCH,
-                                      .kind = object->kind,
-                                      .body = patch->body,
-                                      .repair = patch->repair,
-                                      .value = patch->value,
-                                      .is_json_patch = patch->is_json_patch,
-                                      .is_template = patch->is_template};
-    const struct hvd_write write = {object->kind, object->meta.name, patch->repair, patch->value};
-
-    if (p->st || (patch->body && !hvd_contest_admit(p, &write))) {
-        hvd_free(patch->body);
-        return;
-    }
-    p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
-}
-
-void hvd_pass_delete_for(struct hvd_pass *p, const struct hvd_object *object,
-                         enum hvd_repair repair)
-{
-    const struct hvd_write write = {object->kind, object->meta.name, repair, HVD_REPAIR_ABSENT};
-
-    if (!p->st && hvd_contest_admit(p, &write))
-        p->st = hvd_plan_delete(p->plan, &write, object->meta.namespace, object->meta.uid);
-}
-
-void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object)
-{
-    hvd_pass_delete_for(p, object, hvd_repair_of_existence(object->kind));
-}
-
-void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
-{
-    va_list args;
-    size_t len;
-    int wanted;
-
-    va_start(args, fmt);
-    wanted = vsnprintf(out, size, fmt, args);
-    va_end(args);
-    if (wanted < 0 || (size_t)wanted < size)
-        return;
-    /* Cut: drop the last character, which may be a part of one. */
-    for (len = strlen(out); len > 0; len--) {
-        bool is_first_byte = ((unsigned char)out[len - 1] & 0xC0) != 0x80;
-
-        out[len - 1] = '\0';
-        if (is_first_byte)
-            break;
-    }
 }

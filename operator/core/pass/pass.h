@@ -7,6 +7,8 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/json.h"
+#include "operator/core/observe/explain.h"
+#include "operator/core/observe/observe.h"
 #include "operator/core/outcome/mark.h"
 #include "operator/core/pass/plan.h"
 #include "operator/core/pass/pods.h"
@@ -121,19 +123,6 @@ bool hvd_pass_is_stopping(const struct hvd_pass *p);
 const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,
                                            const char *name);
 
-/* The worker that the attempt under way has lost, NULL if none; one of an earlier attempt stays in
- * the status and is not meant. Borrowed from the next status. */
-const struct hvd_worker_failure *hvd_pass_loss(const struct hvd_pass *p);
-
-#define HVD_ATTEMPT_SIZE 80
-
-/*
- * Names the attempt under way, "attempt 2 of 3 after 1 interruption": its number among those that
- * count against backoffLimit, out of how many, and how many others were interrupted, which are no
- * part of either.
- */
-void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE]);
-
 /* Whether the current master's pod runs. */
 bool hvd_pass_is_running(const struct hvd_pass *p);
 
@@ -141,17 +130,8 @@ bool hvd_pass_is_running(const struct hvd_pass *p);
  * one, HVD_INPROGRESS, and the pass is made again when the text is there. */
 const cJSON *hvd_pass_spec(struct hvd_pass *p);
 
-/* The data of the list of hosts: of the Ready workers, and the one with which a job begins.
- * Borrowed; NULL after a failure, the first also while nodes have to be read for it. */
-const cJSON *hvd_pass_hosts(struct hvd_pass *p);
-const cJSON *hvd_pass_all_hosts(struct hvd_pass *p);
-
 /* Sets a condition of the next status. */
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update);
-
-/* Records how an attempt ended: log is borrowed from the view, reason is constant, message is
- * copied. The time is added here, and for number 0 the one that the next status counted last. */
-void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end);
 
 /* Sets the state of the next status. */
 void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state);
@@ -163,32 +143,6 @@ void hvd_pass_end_event(struct hvd_pass *p, const char *reason, const char *mess
 
 /* Adds an event and makes the status urgent. */
 void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message, bool is_warning);
-
-/* What a PATCH is to bring about. */
-struct hvd_patch {
-    enum hvd_repair repair; /* the field */
-    uint64_t value;         /* a hash of what it is to hold, or a number that stands for it */
-    char *body;
-    bool is_json_patch;
-    bool is_template; /* it holds the job's own template */
-};
-
-/* Adds a PATCH of an object, whose body is taken over, unless it has to wait because the same was
- * written and undone (contest.c). */
-void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
-                    const struct hvd_patch *patch);
-
-/* Adds the deletion of an object, likewise; hvd_pass_delete_for because of one of its fields. */
-void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object);
-void hvd_pass_delete_for(struct hvd_pass *p, const struct hvd_object *object,
-                         enum hvd_repair repair);
-
-/* vsnprintf that never ends within a UTF-8 character. */
-void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* How this operator was set up; NULL: without extras. Borrowed. */
-const struct hvd_settings *hvd_admit_settings(const struct hvd_pass *p);
 
 /* contest.c: writes of ours that others undo. */
 
@@ -221,16 +175,6 @@ bool hvd_admit_gang(struct hvd_pass *p);
 void hvd_admit_release(struct hvd_pass *p);
 
 /* ensure.c: children as they should be. */
-
-#define HVD_REASON_CONFLICT "Conflict" /* an object in the way, which is somebody else's */
-
-/* A reason why workers or master cannot be made now, on the condition Running; the first in a pass
- * wins. While the master runs the condition stays true and its message tells of the reason. */
-void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message);
-
-/* The same with an event only where the condition has not had this part of the message. */
-void hvd_ensure_report_once(struct hvd_pass *p, const char *reason, const char *message,
-                            const char *part);
 
 /* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
 void hvd_ensure_children(struct hvd_pass *p);
@@ -463,12 +407,6 @@ void hvd_outcome_take_down(struct hvd_pass *p);
 /* Takes master and workers down; true once nothing of them is left. */
 bool hvd_outcome_quiesce(struct hvd_pass *p);
 
-/* Whether something of an attempt that has ended is to be cleared away before the next one. */
-bool hvd_outcome_is_uncleared(const struct hvd_pass *p);
-
-/* Whether an attempt was started and its end is not recorded yet. */
-bool hvd_outcome_is_under_way(const struct hvd_pass *p);
-
 /* Notes a worker that was lost under a running master, and ends the attempt if the master does not
  * end by itself; true if it did so. */
 bool hvd_outcome_lost(struct hvd_pass *p);
@@ -484,13 +422,6 @@ void hvd_outcome_remove_workers(struct hvd_pass *p);
 
 /* Removes a master that its Job has let go. */
 void hvd_outcome_remove_stray(struct hvd_pass *p);
-
-/*
- * Whether the events about the master's Job are asked for before it is made: another process may
- * have made it, of which no status tells yet. One that has started the workers of this attempt
- * itself, and has made no Job since, has no need to.
- */
-bool hvd_outcome_asks_first(struct hvd_pass *p);
 
 /* Removes pods that are long overdue, because nobody on their node answers any more. */
 void hvd_outcome_force_delete(struct hvd_pass *p);

@@ -3,7 +3,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "operator/core/observe/observe.h"
 #include "operator/core/reconcile.h"
+#include "operator/core/writes/repair.h"
 
 /* Within operator/core only. Adding actions to a plan. All: HVD_ERR_NOMEM leaves the plan as it
  * was. */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/view/text.h"
 
 #define CUT_MIN 200 /* words that are longer may have been cut */
 
@@ -72,7 +72,7 @@ static void name_cause(const char *text, const char *end, char out[HVD_TROUBLE_S
 
     if (after && after < end)
         text = after + 1;
-    hvd_pass_text(out, HVD_TROUBLE_SIZE, "%.*s", (int)(end - text), text);
+    hvd_text_format(out, HVD_TROUBLE_SIZE, "%.*s", (int)(end - text), text);
 }
 
 static size_t word_length(const char *text, bool *has_digit)
@@ -126,12 +126,12 @@ static void keep_words(const char *known, char *text, const char *end, size_t si
     char prefix[HVD_TROUBLE_SIZE];
     const char *was;
 
-    hvd_pass_text(prefix, sizeof(prefix), "%.*s", (int)(end - text), text);
+    hvd_text_format(prefix, sizeof(prefix), "%.*s", (int)(end - text), text);
     was = strstr(known, prefix);
     was = was ? was + strlen(prefix) : "";
     if (*was == '\0' || !is_same(was, end))
         return;
-    hvd_pass_text(text, size, "%s%s", prefix, was);
+    hvd_text_format(text, size, "%s%s", prefix, was);
 }
 
 /* Whether the persisted message names the cause, and if it has words, with some. */
@@ -161,7 +161,7 @@ void hvd_trouble_note(struct hvd_pass *p, enum hvd_condition_type type, char *te
     if (cause->is_worded_anew && *end == '\0')
         return;
     trouble->type = type;
-    hvd_pass_text(trouble->text, sizeof(trouble->text), "%s", text);
+    hvd_text_format(trouble->text, sizeof(trouble->text), "%s", text);
     p->n_troubles++;
 }
 
@@ -216,4 +216,29 @@ void hvd_trouble_events(struct hvd_pass *p)
         (void)snprintf(key, sizeof(key), "%d %s", (int)trouble->type, trouble->cause);
         p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
     }
+}
+
+/* One that is new is an event too; what is retried soon, once per attempt. It is no reason to end a
+ * master that runs: the condition stays true, and its message holds the obstacle. */
+void hvd_trouble_report_once(struct hvd_pass *p, const char *reason, const char *message,
+                             const char *part)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
+    const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE, reason, message};
+
+    if (p->is_blocked)
+        return;
+    p->is_blocked = true;
+    hvd_text_format(p->obstacle, sizeof(p->obstacle), "%s", message);
+    if (strcmp(reason, "Denied") == 0)
+        hvd_trouble_note(p, HVD_COND_RUNNING, p->obstacle, sizeof(p->obstacle));
+    else if (!(was->message && strstr(was->message, part ? part : p->obstacle)))
+        hvd_pass_event(p, reason, message, true);
+    if (!hvd_pass_is_running(p))
+        hvd_pass_condition(p, &update);
+}
+
+void hvd_trouble_report(struct hvd_pass *p, const char *reason, const char *message)
+{
+    hvd_trouble_report_once(p, reason, message, NULL);
 }

@@ -14,6 +14,16 @@
  */
 void hvd_trouble_note(struct hvd_pass *p, enum hvd_condition_type type, char *text, size_t size);
 
+#define HVD_REASON_CONFLICT "Conflict" /* an object in the way, which is somebody else's */
+
+/* A reason why workers or master cannot be made now, on the condition Running; the first in a pass
+ * wins. While the master runs the condition stays true and its message tells of the reason. */
+void hvd_trouble_report(struct hvd_pass *p, const char *reason, const char *message);
+
+/* The same with an event only where the condition has not had this part of the message. */
+void hvd_trouble_report_once(struct hvd_pass *p, const char *reason, const char *message,
+                             const char *part);
+
 /*
  * Whether an update of a condition says something else than the persisted one: another reason,
  * another cause, or no cause any more. That must not wait, as a text that outlives its cause is

@@ -9,11 +9,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/crowd.h"
 #include "operator/core/writes/denial.h"
 #include "operator/core/writes/kept.h"
 #include "operator/core/writes/refusal.h"
+#include "operator/core/writes/repair.h"
 #include "operator/core/writes/repair_internal.h"
 
 #define MESSAGE_SIZE 1024
@@ -241,8 +243,8 @@ static void announce(struct hvd_pass *p, const struct hvd_repair_record *record)
 {
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message), "%s" ADVICE, record->text,
-                  (int)(hvd_repair_longest_ms(record) / MINUTE_MS));
+    hvd_text_format(message, sizeof(message), "%s" ADVICE, record->text,
+                    (int)(hvd_repair_longest_ms(record) / MINUTE_MS));
     hvd_pass_event(p, "RepairNotKept", message, true);
     if (p->st)
         return;
@@ -262,7 +264,7 @@ static bool gather_shared(struct hvd_pass *p, char out[MESSAGE_SIZE])
 
     if (!crowd || !hvd_crowd_is_fought(crowd))
         return false;
-    hvd_pass_text(out, MESSAGE_SIZE, "%s", text);
+    hvd_text_format(out, MESSAGE_SIZE, "%s", text);
     hvd_plan_wake(p->plan, hvd_crowd_calm_ms(crowd));
     if (!crowd->is_announced)
         announce(p, &record);
@@ -303,7 +305,7 @@ static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
         add_contested(p, record->key, (enum hvd_repair)record->repair);
         if (!record->text || len + strlen(record->text) + ADVICE_SIZE >= MESSAGE_SIZE)
             continue;
-        hvd_pass_text(out + len, MESSAGE_SIZE - len, "%s%s", len ? "; " : "", record->text);
+        hvd_text_format(out + len, MESSAGE_SIZE - len, "%s%s", len ? "; " : "", record->text);
         len = strlen(out);
         if (hvd_repair_longest_ms(record) > longest_ms)
             longest_ms = hvd_repair_longest_ms(record);
@@ -312,7 +314,7 @@ static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
             announce(p, record);
     }
     if (len)
-        hvd_pass_text(out + len, MESSAGE_SIZE - len, ADVICE, (int)(longest_ms / MINUTE_MS));
+        hvd_text_format(out + len, MESSAGE_SIZE - len, ADVICE, (int)(longest_ms / MINUTE_MS));
     return len > 0;
 }
 
@@ -339,13 +341,13 @@ static bool report_lost(struct hvd_pass *p)
         return false;
     hvd_kept_names(p->view->lost, names, sizeof(names));
     if (hvd_kept_lacks_conditions(p->view->lost))
-        hvd_pass_text(message, sizeof(message),
-                      "%s of this HorovodJob are written and not kept, as a mutating admission "
-                      "webhook drops them: exempt horovodjobs/status from it; the operator knows "
-                      "them only as long as it runs",
-                      names);
+        hvd_text_format(message, sizeof(message),
+                        "%s of this HorovodJob are written and not kept, as a mutating admission "
+                        "webhook drops them: exempt horovodjobs/status from it; the operator knows "
+                        "them only as long as it runs",
+                        names);
     else
-        hvd_pass_text(
+        hvd_text_format(
             message, sizeof(message),
             "the HorovodJob definition in the cluster does not keep %s: apply the definition "
             "of this version (kubectl apply --server-side -f charts/horovod/crds/)",

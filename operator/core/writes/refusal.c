@@ -14,10 +14,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
-#include "operator/core/children/children.h"
+#include "operator/core/children/hosts.h"
 #include "operator/core/observe/observe_internal.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/pass/plan.h"
+#include "operator/core/pass/trouble.h"
+#include "operator/core/view/text.h"
+#include "operator/core/writes/repair.h"
 
 #define DELAY_MS 5000    /* how long pods may be missing before anybody is asked */
 #define ASK_MIN_MS 15000 /* then as often as the job is old */
@@ -176,8 +178,8 @@ bool hvd_refusal_is_leaving(const struct hvd_pass *p)
 
 static void describe_leaving(const struct hvd_pass *p, char *out, size_t size)
 {
-    hvd_pass_text(out, size, "namespace %s is being deleted, and nothing can be made in it",
-                  p->job->namespace);
+    hvd_text_format(out, size, "namespace %s is being deleted, and nothing can be made in it",
+                    p->job->namespace);
 }
 
 bool hvd_refusal_of_namespace(struct hvd_pass *p)
@@ -188,7 +190,7 @@ bool hvd_refusal_of_namespace(struct hvd_pass *p)
     if (!leaving)
         return false;
     describe_leaving(p, message, sizeof(message));
-    hvd_ensure_report(p, "NamespaceTerminating", message);
+    hvd_trouble_report(p, "NamespaceTerminating", message);
     if (p->now_ms >= leaving->at_ms + LEAVING_RETRY_MS)
         return false;
     hvd_plan_wake(p->plan, leaving->at_ms + LEAVING_RETRY_MS);
@@ -347,17 +349,17 @@ static bool describe_slow_set(struct hvd_pass *p, size_t group, char *out, size_
     int64_t from_ms = since_ms(p, set);
     char cause[256];
 
-    hvd_pass_text(cause, sizeof(cause), "pods of StatefulSet %s have not been made",
-                  set->meta.name);
+    hvd_text_format(cause, sizeof(cause), "pods of StatefulSet %s have not been made",
+                    set->meta.name);
     from_ms = from_ms < newest_s * 1000 ? newest_s * 1000 : from_ms;
     if (p->is_occupied || is_refused(p, set) || !is_slow(p, told, cause, from_ms))
         return false;
-    hvd_pass_text(out, size, "%d of %d %s after " SLOW_TEXT ": %s", (int)n_missing, (int)n_due,
-                  cause,
-                  set->u.statefulset.is_unseen
-                      ? "the StatefulSet controller has not seen the StatefulSet yet, see whether "
-                        "kube-controller-manager runs"
-                      : hvd_refusal_silence(p, set));
+    hvd_text_format(
+        out, size, "%d of %d %s after " SLOW_TEXT ": %s", (int)n_missing, (int)n_due, cause,
+        set->u.statefulset.is_unseen
+            ? "the StatefulSet controller has not seen the StatefulSet yet, see whether "
+              "kube-controller-manager runs"
+            : hvd_refusal_silence(p, set));
     return true;
 }
 
@@ -368,17 +370,17 @@ static bool describe_slow_job(struct hvd_pass *p, const struct hvd_object *job, 
     int64_t from_ms = job->meta.created_s * 1000;
     char cause[256];
 
-    hvd_pass_text(cause, sizeof(cause), "the pod of Job %s has not been made", job->meta.name);
+    hvd_text_format(cause, sizeof(cause), "the pod of Job %s has not been made", job->meta.name);
     from_ms = from_ms < p->next.start_s * 1000 ? p->next.start_s * 1000 : from_ms;
     if (is_refused(p, job) || job->u.job.is_held || job->u.job.is_complete ||
         job->u.job.is_failed || !is_slow(p, told, cause, from_ms))
         return false;
-    hvd_pass_text(out, size, "%s after " SLOW_TEXT ": %s%s", cause,
-                  job->u.job.manager     ? "its spec.managedBy names another controller, "
-                  : job->u.job.is_unseen ? "the Job controller has not seen the Job yet, see "
-                                           "whether kube-controller-manager runs"
-                                         : hvd_refusal_silence(p, job),
-                  job->u.job.manager ? job->u.job.manager : "");
+    hvd_text_format(out, size, "%s after " SLOW_TEXT ": %s%s", cause,
+                    job->u.job.manager     ? "its spec.managedBy names another controller, "
+                    : job->u.job.is_unseen ? "the Job controller has not seen the Job yet, see "
+                                             "whether kube-controller-manager runs"
+                                           : hvd_refusal_silence(p, job),
+                    job->u.job.manager ? job->u.job.manager : "");
     return true;
 }
 
@@ -401,8 +403,8 @@ bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
             continue;
         reason = hvd_refusal_ask(p, set, HVD_ASK_CREATION, since_ms(p, set));
         if (!is_found && reason)
-            hvd_pass_text(out, size, "pods of StatefulSet %s cannot be made: %s", set->meta.name,
-                          reason);
+            hvd_text_format(out, size, "pods of StatefulSet %s cannot be made: %s", set->meta.name,
+                            reason);
         is_found = is_found || reason || describe_slow_set(p, i, out, size);
     }
     return is_found;
@@ -422,7 +424,7 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
     reason = hvd_refusal_ask(p, job, HVD_ASK_CREATION, since_ms(p, job));
     if (!reason)
         return describe_slow_job(p, job, out, size);
-    hvd_pass_text(out, size, "the pod of Job %s cannot be made: %s", job->meta.name, reason);
+    hvd_text_format(out, size, "the pod of Job %s cannot be made: %s", job->meta.name, reason);
     return true;
 }
 
@@ -518,6 +520,6 @@ bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
         return false;
     (void)describe_denied(p, true, removals, sizeof(removals));
     (void)describe_denied(p, false, changes, sizeof(changes));
-    hvd_pass_text(out, size, "%s%s%s", removals, *removals && *changes ? "; " : "", changes);
+    hvd_text_format(out, size, "%s%s%s", removals, *removals && *changes ? "; " : "", changes);
     return true;
 }

@@ -15,6 +15,7 @@
 #include "operator/api/json.h"
 #include "operator/core/reconcile.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/writes/crowd.h"
 #include "operator/core/writes/denial.h"
 #include "operator/core/writes/repair_internal.h"
 

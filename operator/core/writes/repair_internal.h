@@ -8,6 +8,7 @@
 #include "operator/api/kind.h"
 #include "operator/core/reconcile.h"
 #include "operator/core/writes/crowd.h"
+#include "operator/core/writes/repair.h"
 
 /* Within operator/core only: the log of repairs, as contest.c reads it. */
 

@@ -27,8 +27,8 @@ def repaired():
 def test_what_is_documented_as_altered_at_creation_is_what_the_operator_looks_for():
     text = (ROOT / "docs/operator.md").read_text(encoding="utf-8").split("\n## Fields that a webhook sets at creation\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")][2:]
-    code = (ROOT / "operator/core/outcome/altered.c").read_text(encoding="utf-8")
-    found = re.findall(r"\{HVD_KIND_(\w+), \"([\w.]+)\", (?:NULL|\"\w+\"), (\w+),", code)
+    code = (ROOT / "operator/core/observe/observe_altered.c").read_text(encoding="utf-8")
+    found = re.findall(r"\{HVD_KIND_(\w+), \"([\w.]+)\", (?:NULL|\"\w+\"), HVD_ALTERED_(\w+),", code)
     assert len(found) > 8
     assert [(kind.upper(), field.strip("`"), then.split()[0]) for kind, field, then, _ in rows if then != "left"] == \
         [(kind, field, "reported" if effect == "REPORTED" else "ends") for kind, field, effect in found]

@@ -6,7 +6,6 @@
 #include "operator/api/json.h"
 #include "operator/app/perform.h"
 #include "operator/core/obstacles/trace.h"
-#include "operator/core/writes/denial.h"
 #include "operator/core/writes/refusal.h"
 #include "tests/unit/operator/app/bench.h"
 #include "tests/unit/operator/app/objects.h"

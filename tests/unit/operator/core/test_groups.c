@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/core/children/children.h"
 #include "tests/unit/operator/core/world.h"
 
 #define JOB(more) "{\"image\":\"i\",\"command\":[\"t\"],\"slotsPerWorker\":2," more "}"

@@ -13,7 +13,6 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
-#include "operator/core/children/children.h"
 #include "operator/core/obstacles/trace.h"
 
 void world_drop(struct world *w, cJSON *object)

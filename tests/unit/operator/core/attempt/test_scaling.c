@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/core/attempt/scaling.h"
-#include "operator/core/children/children.h"
 #include "tests/unit/operator/core/world.h"
 
 /* Replicas that change while an attempt runs: what takes effect when, and what the job shows. */

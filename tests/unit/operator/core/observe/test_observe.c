@@ -7,7 +7,6 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/object.h"
-#include "operator/core/children/hosts.h"
 #include "operator/core/observe/observe.h"
 
 #define META(more) "\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":\"u\"" more "}"

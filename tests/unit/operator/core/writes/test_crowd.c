@@ -8,7 +8,8 @@
 #include "base/mem.h"
 #include "operator/api/json.h"
 #include "operator/core/pass/pass.h"
-#include "operator/core/writes/repair_internal.h"
+#include "operator/core/writes/crowd.h"
+#include "operator/core/writes/write.h"
 #include "tests/unit/operator/core/world.h"
 
 #define SECOND_MS 1000
@@ -58,7 +59,7 @@ static void plan_patches(struct herd *herd, struct hvd_pass *pass)
             continue;
         (void)snprintf(name, sizeof(name), "w-%u", i);
         patch.body = hvd_strdup(name + 2); /* which one it is */
-        hvd_pass_patch(pass, &pod, &patch);
+        hvd_write_patch(pass, &pod, &patch);
     }
 }
 

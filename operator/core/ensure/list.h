@@ -1,0 +1,15 @@
+#ifndef HVD_OPERATOR_CORE_ENSURE_LIST_H
+#define HVD_OPERATOR_CORE_ENSURE_LIST_H
+
+#include <cjson/cJSON.h>
+
+#include "operator/core/pass/pass.h"
+
+/* Within operator/core only. */
+
+/* The data of the list of hosts: of the Ready workers, and the one with which a job begins.
+ * Borrowed; NULL after a failure, the first also while nodes have to be read for it. */
+const cJSON *hvd_list_ready(struct hvd_pass *p);
+const cJSON *hvd_list_all(struct hvd_pass *p);
+
+#endif

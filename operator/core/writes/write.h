@@ -1,0 +1,31 @@
+#ifndef HVD_OPERATOR_CORE_WRITES_WRITE_H
+#define HVD_OPERATOR_CORE_WRITES_WRITE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/core/pass/pass.h"
+#include "operator/core/writes/repair.h"
+
+/* Within operator/core only. Changes and deletions of objects. */
+
+/* What a PATCH is to bring about. */
+struct hvd_patch {
+    enum hvd_repair repair; /* the field */
+    uint64_t value;         /* a hash of what it is to hold, or a number that stands for it */
+    char *body;
+    bool is_json_patch;
+    bool is_template; /* it holds the job's own template */
+};
+
+/* Adds a PATCH of an object, whose body is taken over, unless it has to wait because the same was
+ * written and undone (contest.c). */
+void hvd_write_patch(struct hvd_pass *p, const struct hvd_object *object,
+                     const struct hvd_patch *patch);
+
+/* Adds the deletion of an object, likewise; hvd_write_delete_for because of one of its fields. */
+void hvd_write_delete(struct hvd_pass *p, const struct hvd_object *object);
+void hvd_write_delete_for(struct hvd_pass *p, const struct hvd_object *object,
+                          enum hvd_repair repair);
+
+#endif
