@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "operator/core/reconcile.h"
+#include "operator/core/pass/plan.h"
 #include "operator/kube/api.h"
 
 /* What answers to actions mean, beside hvd_refusal_judge (refusal.h). Pure. */

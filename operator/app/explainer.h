@@ -9,7 +9,7 @@
 #include "operator/app/store.h"
 #include "operator/core/lease/server_clock.h"
 #include "operator/core/observe/explain.h"
-#include "operator/core/reconcile.h"
+#include "operator/core/pass/plan.h"
 #include "operator/kube/api.h"
 
 /*

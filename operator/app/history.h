@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/app/store.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /*
  * What an object does not tell itself, and is known of it by its uid: of a pod, when its deletion

@@ -11,6 +11,7 @@
 #include "operator/api/json.h"
 #include "operator/app/clock.h"
 #include "operator/app/store.h"
+#include "operator/core/view/view.h"
 #include "operator/core/writes/kept.h"
 
 /* ---- failures ---- */

@@ -35,8 +35,12 @@
 #include "operator/app/sshports.h"
 #include "operator/app/stages.h"
 #include "operator/app/store.h"
+#include "operator/core/children/gang.h"
 #include "operator/core/ensure/ports.h"
 #include "operator/core/lease/server_clock.h"
+#include "operator/core/reconcile.h"
+#include "operator/core/view/view.h"
+#include "operator/core/writes/repair.h"
 #include "operator/kube/client.h"
 #include "operator/kube/watch.h"
 

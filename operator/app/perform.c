@@ -28,9 +28,11 @@
 #include "operator/core/children/children.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/obstacles/trace.h"
+#include "operator/core/view/view.h"
 #include "operator/core/writes/denial.h"
 #include "operator/core/writes/kept.h"
 #include "operator/core/writes/refusal.h"
+#include "operator/core/writes/repair.h"
 
 #define SUBSYSTEM "operator"
 #define UID_SIZE 64

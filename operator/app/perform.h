@@ -9,7 +9,6 @@
 #include "operator/app/metrics.h"
 #include "operator/app/store.h"
 #include "operator/core/lease/server_clock.h"
-#include "operator/core/reconcile.h"
 #include "operator/kube/api.h"
 
 /* How a plan ended. */

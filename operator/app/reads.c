@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "operator/api/shape.h"
 #include "operator/core/children/children.h"
+#include "operator/core/pass/plan.h"
 #include "operator/kube/url.h"
 
 #define QUERY_MAX 1024

@@ -1,7 +1,7 @@
 #ifndef HVD_OPERATOR_APP_READS_H
 #define HVD_OPERATOR_APP_READS_H
 
-#include "operator/core/reconcile.h"
+#include "operator/core/pass/plan.h"
 #include "operator/kube/api.h"
 
 /* The requests of actions that read. What their answers mean is perform.c's. */

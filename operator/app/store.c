@@ -15,9 +15,11 @@
 #include "operator/api/version.h"
 #include "operator/app/history.h"
 #include "operator/core/children/owner.h"
+#include "operator/core/observe/observe.h"
 #include "operator/core/obstacles/look.h"
 #include "operator/core/view/packed.h"
 #include "operator/core/writes/kept.h"
+#include "operator/core/writes/repair.h"
 
 struct hvd_record {
     struct hvd_index_node node;

@@ -17,8 +17,8 @@
 #include "operator/app/queue.h"
 #include "operator/app/specs.h"
 #include "operator/app/unrest.h"
-#include "operator/core/observe/observe.h"
-#include "operator/core/reconcile.h"
+#include "operator/core/view/view.h"
+#include "operator/core/writes/repair.h"
 
 /*
  * What the operator knows: for each job the decoded HorovodJob and the projections of the objects

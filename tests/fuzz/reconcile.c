@@ -2,10 +2,11 @@
  * A whole view from the API server, {"job": .., "objects": [..], "now": ms}, whatever somebody
  * stored there: what is planned for it can be sent, and planning twice gives the same.
  */
-#include "operator/core/reconcile.h"
 #include "base/mem.h"
 
 #include "operator/api/json.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/reconcile.h"
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_OBJECTS 32

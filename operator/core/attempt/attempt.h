@@ -6,6 +6,7 @@
 
 #include "operator/api/horovodjob.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. The attempt under way. */
 

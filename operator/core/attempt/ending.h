@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. How a pod of a job ended, in words for its user. */
 

@@ -24,7 +24,6 @@
 #include "operator/core/children/patch.h"
 #include "operator/core/view/hash.h"
 #include "operator/core/view/text.h"
-#include "operator/core/writes/repair.h"
 #include "operator/core/writes/write.h"
 
 #define SCALED_S 120    /* how long after workers were let go a master may fail for it */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "operator/core/pass/pass.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. Workers that are lost while the master runs. */
 

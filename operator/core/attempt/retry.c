@@ -4,7 +4,7 @@
  * restart comes at once; each further failure doubles the wait. An attempt whose master ran for ten
  * minutes has done some work: the row of failures begins anew with it. Pure.
  */
-#include "operator/core/pass/pass.h"
+#include "operator/core/attempt/retry.h"
 
 #define FIRST_S 10
 #define LONGEST_S 360

@@ -13,7 +13,6 @@
 
 #include "base/str.h"
 #include "operator/core/children/children.h"
-#include "operator/core/observe/observe.h"
 #include "operator/core/view/text.h"
 
 size_t hvd_scaling_read(const char *text, size_t n, int32_t out[])

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "operator/core/reconcile.h"
+#include "operator/core/view/view.h"
 
 /* Within operator/core only. Replicas that change while an attempt runs. */
 

@@ -11,7 +11,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/settings.h"
 
 /* The bodies of a job's children, built from the job alone. */

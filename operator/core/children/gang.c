@@ -16,7 +16,6 @@
 #include "operator/core/children/patch.h"
 #include "operator/core/children/requests.h"
 #include "operator/core/view/hash.h"
-#include "operator/core/view/settings.h"
 
 #define EXACT_MAX 9007199254740992.0                  /* 2^53 */
 #define VOLCANO_GROUP "scheduling.k8s.io/group-name"  /* annotation */

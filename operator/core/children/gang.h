@@ -4,12 +4,16 @@
 #include <stdint.h>
 
 #include "operator/core/children/children.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
+#include "operator/core/view/settings.h"
 
 /*
  * Within operator/core only. The group in which a gang scheduler places a job's workers: all that
  * the job needs to start, or none. The master is no member, because it is made after the workers.
  */
+
+/* The kind of PodGroup; HVD_N_KINDS without a gang scheduler. settings may be NULL. */
+enum hvd_kind hvd_gang_kind(const struct hvd_settings *settings);
 
 /* How many workers are placed together: scheduling.minAvailable, else what the job needs to start.
  * Never more than there are. */

@@ -9,7 +9,7 @@
 
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* The published host list. */
 

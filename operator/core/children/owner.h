@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "operator/api/horovodjob.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* Whose a child is. */
 

@@ -4,7 +4,7 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/json.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /*
  * Parts of the bodies of patches. Every patch of a child names the uid and the version of the

@@ -2,7 +2,7 @@
 #define HVD_OPERATOR_CORE_CHILDREN_PLACEMENT_H
 
 #include "operator/core/children/children.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /*
  * Within operator/core only. Adds to a complete pod template what decides where its pods run, where

@@ -6,7 +6,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/core/children/children.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. */
 

@@ -3,11 +3,14 @@
  * the group in which a gang scheduler places them. The port is written to the status before
  * anything is made with it, so that a restart finds it and no other job gets it. Pure.
  */
+#include "operator/core/ensure/admit.h"
+
 #include <stdio.h>
 
+#include "operator/core/children/gang.h"
 #include "operator/core/ensure/ports.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/settings.h"
 #include "operator/core/writes/write.h"
 

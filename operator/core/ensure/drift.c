@@ -3,8 +3,10 @@
  * condition WorkersReady reports: a list of hosts that was made immutable, and the template of
  * running workers. Pure.
  */
+#include "operator/core/ensure/drift.h"
+
 #include "base/str.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
 
 #define LAG_S 30 /* by which the watch of StatefulSets may be behind the one of pods */

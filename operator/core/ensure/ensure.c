@@ -3,6 +3,8 @@
  * Foreign objects are never touched. The template of a StatefulSet is replaced only while it has no
  * pods: a running job never gets workers of two kinds. Pure.
  */
+#include "operator/core/ensure/ensure.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +18,17 @@
 #include "operator/core/children/hosts.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/children/patch.h"
+#include "operator/core/ensure/admit.h"
+#include "operator/core/ensure/fields.h"
+#include "operator/core/ensure/held.h"
 #include "operator/core/ensure/list.h"
+#include "operator/core/obstacles/occupied.h"
 #include "operator/core/obstacles/trace.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/settings.h"
 #include "operator/core/view/text.h"
+#include "operator/core/writes/contest.h"
 #include "operator/core/writes/refusal.h"
 #include "operator/core/writes/repair.h"
 #include "operator/core/writes/write.h"

@@ -3,10 +3,10 @@
  * to the job: what the Service is, the numbers of the workers, and when the master's Job ends or is
  * removed. What others may set beside them is left to them (docs/operator.md has the list). Pure.
  */
+#include "operator/core/ensure/fields.h"
+
 #include "operator/api/json.h"
 #include "operator/core/children/patch.h"
-#include "operator/core/pass/pass.h"
-#include "operator/core/writes/repair.h"
 #include "operator/core/writes/write.h"
 
 /* A member of spec as it is to be: a text, or 0, or not there. */

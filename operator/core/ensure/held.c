@@ -4,14 +4,16 @@
  * lost. One whose master had started is like one that was deleted: its workers hold what is left of
  * the ranks, so the attempt has ended, without counting, and the next one starts anew. Pure.
  */
+#include "operator/core/ensure/held.h"
+
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/attempt/attempt.h"
+#include "operator/core/attempt/retry.h"
 #include "operator/core/children/patch.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/text.h"
-#include "operator/core/writes/repair.h"
+#include "operator/core/writes/contest.h"
 #include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 1024

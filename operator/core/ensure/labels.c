@@ -4,6 +4,8 @@
  * an object is, its controller says, or what cannot change in a pod: never the labels themselves.
  * Pure.
  */
+#include "operator/core/ensure/labels.h"
+
 #include <string.h>
 
 #include "base/str.h"
@@ -12,9 +14,9 @@
 #include "operator/core/children/hosts.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/children/patch.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
-#include "operator/core/writes/repair.h"
+#include "operator/core/writes/contest.h"
 #include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 512

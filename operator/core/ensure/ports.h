@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /*
  * Ports for the sshd of jobs whose workers use their nodes' network. Each job gets one of its own

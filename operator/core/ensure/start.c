@@ -4,10 +4,14 @@
  * not be written, the StatefulSets do: one without replicas is being taken down, and each has the
  * generation of the HorovodJob with which it was started. All go then before any comes. Pure.
  */
+#include "operator/core/ensure/start.h"
+
 #include "base/str.h"
 #include "operator/core/children/children.h"
+#include "operator/core/ensure/ensure.h"
 #include "operator/core/obstacles/trace.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/outcome/outcome.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/writes/repair.h"
 #include "operator/core/writes/repair_internal.h"
 

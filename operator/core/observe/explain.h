@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/status.h"
+#include "operator/core/view/view.h"
 
 /*
  * Questions that only events answer: why an object makes no pods, why a pod does not start or does
@@ -16,12 +17,6 @@
  */
 
 #define HVD_EXPLAIN_SIZE 512
-
-enum hvd_question {
-    HVD_ASK_CREATION, /* why the pods of an object cannot be made */
-    HVD_ASK_START,    /* why a pod does not start */
-    HVD_ASK_READY,    /* why a pod that runs is not Ready */
-};
 
 struct hvd_indexed_event {
     const cJSON *event; /* borrowed */

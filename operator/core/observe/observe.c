@@ -17,7 +17,6 @@
 #include "operator/core/children/hosts.h"
 #include "operator/core/observe/observe_altered.h"
 #include "operator/core/observe/observe_internal.h"
-#include "operator/core/outcome/mark.h"
 #include "operator/core/view/hash.h"
 #include "operator/core/view/packed.h"
 

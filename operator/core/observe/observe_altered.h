@@ -6,7 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/kind.h"
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. Fields of a Job or StatefulSet that others set when it was made. */
 

@@ -7,7 +7,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* Within observe*.c only: reading objects. Nothing is kept of them but what is copied. */
 

@@ -10,8 +10,8 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
-#include "operator/core/observe/observe.h"
 #include "operator/core/observe/observe_internal.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/topology.h"
 
 /* The last line of text that is not blank, without the white space around it. */

@@ -9,8 +9,8 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
-#include "operator/core/observe/observe.h"
 #include "operator/core/observe/observe_internal.h"
+#include "operator/core/view/projection.h"
 
 /* Whether the init container of that name is a sidecar: it starts before the others and stays. */
 static bool is_sidecar(const cJSON *object, const char *name)

@@ -4,8 +4,9 @@
  * is the latest of what can have been the cause: it is written in the status or in an object, or it
  * was seen or written by this process. Pure.
  */
+#include "operator/core/obstacles/lingering.h"
+
 #include "base/str.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/view/text.h"
 #include "operator/core/writes/repair.h"
 #include "operator/core/writes/repair_internal.h"

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "operator/core/attempt/loss.h"
 #include "operator/core/children/children.h"
+#include "operator/core/obstacles/lingering.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/text.h"
 #include "operator/core/writes/refusal.h"

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "operator/core/pass/pass.h"
+#include "operator/core/view/projection.h"
 
 /*
  * What the watches do not show may be there: they select by a label, which anybody can edit. Before

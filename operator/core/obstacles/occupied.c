@@ -5,13 +5,15 @@
  * without pods is held back until they are gone. Pods that no watch shows are found by their name
  * (look.c). Pure.
  */
+#include "operator/core/obstacles/occupied.h"
+
 #include <string.h>
 
 #include "base/str.h"
 #include "operator/core/children/children.h"
 #include "operator/core/obstacles/look.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
 
 #define MESSAGE_SIZE 1024

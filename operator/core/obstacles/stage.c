@@ -3,9 +3,11 @@
  * sandbox is not made or a probe fails in events only, which are asked for after some time. What
  * no event explains is told when it has lasted for minutes. Pure.
  */
+#include "operator/core/obstacles/stage.h"
+
 #include "operator/api/horovodjob.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/view/text.h"
+#include "operator/core/writes/refusal.h"
 
 #define SLOW_S 120
 #define SLOW_TEXT "2 minutes"

@@ -5,13 +5,15 @@
  * has to act. Nothing is written meanwhile, and the end of the object is an event of its watch.
  * Pure.
  */
+#include "operator/core/obstacles/terminating.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "operator/api/finalizers.h"
 #include "operator/api/rfc3339.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/obstacles/lingering.h"
 #include "operator/core/view/text.h"
 
 #define MESSAGE_SIZE 1024

@@ -19,6 +19,7 @@
 #include "operator/core/children/children.h"
 #include "operator/core/obstacles/look.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
 #include "operator/core/writes/refusal.h"
 #include "operator/core/writes/repair.h"

@@ -58,4 +58,8 @@ bool hvd_trace_was_in_conflict(const struct hvd_pass *p);
  */
 bool hvd_trace_asks_first(struct hvd_pass *p);
 
+/* Asks how the Job of that name had ended; its events since the attempt began may tell. Where they
+ * could not be read, that is told of and asked again later. */
+void hvd_trace_ask(struct hvd_pass *p, const char *name);
+
 #endif

@@ -3,10 +3,13 @@
  * that a webhook has set while it was. Made anew the object would be altered anew. So it is
  * reported; where the job would be another one for it, as with two masters, the job ends. Pure.
  */
+#include "operator/core/outcome/altered.h"
+
 #include "base/str.h"
 #include "operator/core/attempt/attempt.h"
 #include "operator/core/observe/observe_altered.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/outcome/outcome.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
 
 #define MESSAGE_SIZE 1024

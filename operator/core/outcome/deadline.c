@@ -3,9 +3,13 @@
  * deadline is the one decision that is made, by what is in sight: a master that has ended by then
  * has decided how the job ends, and nobody is blamed for what is not seen. Pure.
  */
+#include "operator/core/outcome/deadline.h"
+
 #include <stdio.h>
 
-#include "operator/core/pass/pass.h"
+#include "operator/core/outcome/altered.h"
+#include "operator/core/outcome/mark.h"
+#include "operator/core/outcome/outcome.h"
 
 #define MESSAGE_SIZE 128
 

@@ -13,10 +13,9 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children/patch.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
-#include "operator/core/writes/repair.h"
 #include "operator/core/writes/write.h"
 
 #define COUNT_MAX (1 << 20) /* of attempts: somebody else may have written the annotation */

@@ -5,23 +5,7 @@
 #include <stdint.h>
 
 #include "operator/api/horovodjob.h"
-
-#define HVD_MARK_REASON_SIZE 64
-#define HVD_MARK_MESSAGE_SIZE 1024
-#define HVD_MARK_TEXT_MAX 1280 /* of the annotation */
-
-struct hvd_pass;
-
-/* How a job has ended, or that its attempt was suspended, as its ConfigMap says
- * (HVD_ANNOTATION_END) while its status cannot. */
-struct hvd_mark {
-    enum hvd_job_state state; /* HVD_JOB_SUCCEEDED, _FAILED, _SUSPENDED; _NEW: nothing is noted */
-    int32_t attempts;         /* as the status is to have them */
-    int32_t failures;
-    int32_t interruptions;
-    char reason[HVD_MARK_REASON_SIZE]; /* of the condition of that end, and its message */
-    char message[HVD_MARK_MESSAGE_SIZE];
-};
+#include "operator/core/pass/pass.h"
 
 /* Reads the annotation; NULL and what is none give HVD_JOB_NEW, and false. */
 bool hvd_mark_decode(const char *text, struct hvd_mark *out);

@@ -3,6 +3,8 @@
  * is planned only when the status as persisted already tells its reason, so an operator that dies
  * in between never has to guess. Pure.
  */
+#include "operator/core/outcome/outcome.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -12,14 +14,21 @@
 #include "operator/core/attempt/attempt.h"
 #include "operator/core/attempt/ending.h"
 #include "operator/core/attempt/loss.h"
+#include "operator/core/attempt/retry.h"
 #include "operator/core/children/children.h"
 #include "operator/core/children/hosts.h"
+#include "operator/core/ensure/admit.h"
+#include "operator/core/ensure/ensure.h"
+#include "operator/core/obstacles/terminating.h"
 #include "operator/core/obstacles/trace.h"
+#include "operator/core/outcome/altered.h"
 #include "operator/core/outcome/policy.h"
-#include "operator/core/pass/pass.h"
+#include "operator/core/outcome/sidecars.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
-#include "operator/core/writes/repair.h"
+#include "operator/core/writes/contest.h"
+#include "operator/core/writes/refusal.h"
 #include "operator/core/writes/write.h"
 
 #define MESSAGE_SIZE 1024

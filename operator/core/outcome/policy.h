@@ -7,7 +7,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. What spec.failurePolicy says of a failed attempt. */
 

@@ -5,16 +5,17 @@
  * condition Running bounds. Containers of the job's own template are waited for: they may have work
  * to do. Sidecars among the init containers are the kubelet's to end. Pure.
  */
+#include "operator/core/outcome/sidecars.h"
+
 #include <string.h>
 
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/attempt/attempt.h"
 #include "operator/core/children/patch.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/pass/trouble.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
-#include "operator/core/writes/repair.h"
 #include "operator/core/writes/write.h"
 
 #define GRACE_S 30

@@ -7,8 +7,7 @@
 
 #include "base/status.h"
 #include "operator/core/children/hosts.h"
-#include "operator/core/observe/observe.h"
-#include "operator/core/reconcile.h"
+#include "operator/core/view/view.h"
 
 /* Within operator/core only. What the pods of a job amount to. */
 struct hvd_pods {

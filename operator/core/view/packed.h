@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "operator/core/observe/observe.h"
+#include "operator/core/view/projection.h"
 
 /*
  * Projections as they are kept: a name and then the values of the kind's fields, numbers in as many

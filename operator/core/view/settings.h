@@ -19,7 +19,4 @@ struct hvd_settings {
     bool is_gang_missing;       /* the API server does not know the gang's PodGroup */
 };
 
-/* The kind of PodGroup; HVD_N_KINDS without a gang scheduler. settings may be NULL. */
-enum hvd_kind hvd_gang_kind(const struct hvd_settings *settings);
-
 #endif

@@ -4,12 +4,14 @@
  * cost a bounded number of requests. When the same is needed for the third time the other writer is
  * looked up, and the condition Contested and one event name it. Pure.
  */
+#include "operator/core/writes/contest.h"
+
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/view/hash.h"
+#include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
 #include "operator/core/writes/crowd.h"
 #include "operator/core/writes/denial.h"

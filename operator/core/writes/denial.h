@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "operator/core/writes/repair.h"
+#include "operator/core/pass/plan.h"
 
 /*
  * Writes that somebody denies, and when each may be tried again: after 0.1 s, then twice as long

@@ -16,7 +16,6 @@
 #include "operator/api/json.h"
 #include "operator/core/children/hosts.h"
 #include "operator/core/observe/observe_internal.h"
-#include "operator/core/pass/pass.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/text.h"
 #include "operator/core/writes/repair.h"

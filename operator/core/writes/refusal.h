@@ -6,7 +6,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/status.h"
-#include "operator/core/reconcile.h"
+#include "operator/core/pass/pass.h"
+#include "operator/core/view/projection.h"
 
 /* What an answer to a write means for the job. All but the first are tried again. */
 enum hvd_refusal {
@@ -36,5 +37,42 @@ const char *hvd_refusal_words(const cJSON *body);
 
 /* Whether a failure is one to tell of: at once, or because it has lasted. */
 bool hvd_refusal_is_told(const struct hvd_failure *failure);
+
+/* Within operator/core only. What others refuse. Each tells why in out, false if there is nothing
+ * to tell. */
+
+/* Pods that a StatefulSet, or the master's Job, is not allowed to make; asks if that is not known.
+ */
+bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size);
+bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
+
+/*
+ * Asks events about an object, of what holds since that time, if it has lasted for long enough and
+ * it was not asked a short while ago. Returns the last answer, borrowed from the view; NULL: none.
+ */
+const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
+                            enum hvd_question question, int64_t since_ms);
+
+/* Why nothing is known of the object from its events: they name no cause, or cannot be read. */
+const char *hvd_refusal_silence(const struct hvd_pass *p, const struct hvd_object *object);
+
+/* The failure of a status that was refused and is told of; NULL: none. Borrowed from the view. */
+const struct hvd_failure *hvd_refusal_of_status(const struct hvd_pass *p);
+
+/* Notes a change or a deletion that was denied the last time and waits for its next try; known is
+ * borrowed. */
+void hvd_refusal_add(struct hvd_pass *p, const struct hvd_failure *known, bool is_removal);
+
+/* All changes and deletions that are planned, or wait, and were denied the last time: each object
+ * once, with the words of those who deny them. False, and out untouched, if there are none. */
+bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
+
+/* Whether the API server has refused an object because the namespace is being deleted: it refuses
+ * events, too, and what controllers would make. */
+bool hvd_refusal_is_leaving(const struct hvd_pass *p);
+
+/* The same on the condition Running; true if nothing is to be made for that. Once in a long time it
+ * may be tried. */
+bool hvd_refusal_of_namespace(struct hvd_pass *p);
 
 #endif

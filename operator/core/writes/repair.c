@@ -13,7 +13,6 @@
 #include "base/str.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
-#include "operator/core/reconcile.h"
 #include "operator/core/view/hash.h"
 #include "operator/core/writes/crowd.h"
 #include "operator/core/writes/denial.h"

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "operator/api/kind.h"
+#include "operator/core/pass/plan.h"
 
 struct hvd_action;
 struct hvd_crowd;
@@ -30,36 +31,6 @@ struct hvd_slab;
  * known than what the condition Contested holds: the first write that is in it goes at once, and
  * the next one waits for the longest time.
  */
-enum hvd_repair {
-    HVD_REPAIR_NONE,      /* not a write to an object */
-    HVD_REPAIR_EXISTENCE, /* a creation, or a deletion */
-    HVD_REPAIR_MASTER,    /* the same of the master's Job */
-    HVD_REPAIR_LABELS,
-    HVD_REPAIR_OWNER,      /* the reference to the job, as the controller */
-    HVD_REPAIR_SELECTOR,   /* of the Service */
-    HVD_REPAIR_UNREADY,    /* publishNotReadyAddresses of the Service */
-    HVD_REPAIR_TYPE,       /* type of the Service, with its clusterIP */
-    HVD_REPAIR_ADDRESS,    /* deletion of a Service that got an address */
-    HVD_REPAIR_REPLICAS,   /* of a StatefulSet; with its template where it starts without pods */
-    HVD_REPAIR_STRATEGY,   /* updateStrategy of a StatefulSet */
-    HVD_REPAIR_ORDINALS,   /* of a StatefulSet */
-    HVD_REPAIR_HOSTS,      /* data of the ConfigMap */
-    HVD_REPAIR_IMMUTABLE,  /* deletion of a ConfigMap that was made immutable */
-    HVD_REPAIR_HOSTS_SEEN, /* annotation of the master's pod */
-    HVD_REPAIR_WORKERS,    /* annotation of the master's Job */
-    HVD_REPAIR_SUSPEND,    /* suspend and parallelism of the master's Job */
-    HVD_REPAIR_TTL,        /* ttlSecondsAfterFinished of the master's Job */
-    HVD_REPAIR_DEADLINE,   /* activeDeadlineSeconds of it */
-    HVD_REPAIR_BACKOFF,    /* backoffLimit of it */
-    HVD_REPAIR_GANG,       /* spec of the PodGroup */
-    HVD_REPAIR_END,        /* annotation of the ConfigMap */
-    HVD_REPAIR_STATUS,     /* of the HorovodJob */
-    HVD_N_REPAIRS,
-};
-
-#define HVD_REPAIR_ABSENT 0 /* values of a creation and a deletion */
-#define HVD_REPAIR_PRESENT 1
-
 struct hvd_repair_record {
     uint64_t key;      /* of the object and the field */
     uint64_t value;    /* a hash of what was set */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "operator/api/kind.h"
-#include "operator/core/reconcile.h"
+#include "operator/core/pass/plan.h"
 #include "operator/core/writes/crowd.h"
 #include "operator/core/writes/repair.h"
 

@@ -5,6 +5,8 @@
 #include "operator/core/writes/write.h"
 
 #include "base/mem.h"
+#include "operator/core/writes/contest.h"
+#include "operator/core/writes/repair.h"
 
 void hvd_write_patch(struct hvd_pass *p, const struct hvd_object *object,
                      const struct hvd_patch *patch)

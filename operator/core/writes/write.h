@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "operator/core/pass/pass.h"
-#include "operator/core/writes/repair.h"
+#include "operator/core/view/projection.h"
 
 /* Within operator/core only. Changes and deletions of objects. */
 

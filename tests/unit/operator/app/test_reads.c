@@ -7,6 +7,7 @@
 #include "operator/app/perform.h"
 #include "operator/core/obstacles/trace.h"
 #include "operator/core/writes/refusal.h"
+#include "operator/core/writes/repair.h"
 #include "tests/unit/operator/app/bench.h"
 #include "tests/unit/operator/app/objects.h"
 

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/reconcile.h"
 #include "tests/unit/operator/core/world.h"
 
 /* What happens before the first master ends. */

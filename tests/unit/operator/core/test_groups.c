@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+#include "operator/core/reconcile.h"
 #include "tests/unit/operator/core/world.h"
 
 #define JOB(more) "{\"image\":\"i\",\"command\":[\"t\"],\"slotsPerWorker\":2," more "}"

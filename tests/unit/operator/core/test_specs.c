@@ -1,6 +1,7 @@
 #include "tests/unit/support.h"
 
 #include "operator/api/json.h"
+#include "operator/core/reconcile.h"
 #include "tests/unit/operator/core/world.h"
 
 /* When the text of a spec is read, by a shell that keeps none. */

@@ -4,6 +4,7 @@
 
 #include "operator/api/json.h"
 #include "operator/core/writes/refusal.h"
+#include "operator/core/writes/repair.h"
 #include "tests/unit/operator/core/world.h"
 
 /* Reads that are refused for long, beside those of objects that no watch shows (test_labels.c): the

@@ -14,7 +14,10 @@
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/children/children.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/reconcile.h"
 #include "operator/core/writes/denial.h"
+#include "operator/core/writes/repair.h"
 
 #define MAX_ROUNDS 200
 

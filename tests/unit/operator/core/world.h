@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "operator/core/reconcile.h"
+#include "operator/core/writes/repair.h"
 
 #define WORLD_FAILURES 8 /* at the same time */
 

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/outcome/mark.h"
+#include "operator/core/writes/repair.h"
 #include "tests/unit/operator/core/world.h"
 
 /* Ends that were carried out while the status could not be written: an operator that starts anew

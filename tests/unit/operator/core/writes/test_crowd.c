@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "operator/api/json.h"
 #include "operator/core/pass/pass.h"
+#include "operator/core/writes/contest.h"
 #include "operator/core/writes/crowd.h"
 #include "operator/core/writes/write.h"
 #include "tests/unit/operator/core/world.h"

@@ -1,0 +1,67 @@
+#ifndef HVD_OPERATOR_CORE_OUTCOME_OUTCOME_H
+#define HVD_OPERATOR_CORE_OUTCOME_OUTCOME_H
+
+#include <stdbool.h>
+
+#include "operator/core/pass/pass.h"
+
+/* Within operator/core only. Ends and pauses. */
+
+/* Looks whether the current master has ended; true if so, and the next status says it. */
+bool hvd_outcome_master(struct hvd_pass *p);
+
+/* Whether it has succeeded, as its Job or its pod says. */
+bool hvd_outcome_is_success(const struct hvd_pass *p);
+
+/* The condition Failed, final. event is its reason for kubectl describe. */
+void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message);
+
+#define HVD_REASON_DELETED "Deleted" /* of the end of a HorovodJob that is being deleted */
+
+/* Ends the job as its ConfigMap says (mark.h). */
+void hvd_outcome_noted(struct hvd_pass *p);
+
+/* Whether the master's Job has completed though its attempt was given up: it was suspended, or has
+ * failed for a lost worker, and the Job could not be deleted in time. The job has succeeded then.
+ */
+bool hvd_outcome_late(struct hvd_pass *p);
+
+/* Whether a HorovodJob that is being deleted has no master any more, or never gets one; it has
+ * failed then. */
+bool hvd_outcome_abandoned(struct hvd_pass *p);
+
+/* Removes what a finished job leaves, as cleanPodPolicy and ttlSecondsAfterFinished say, and tells
+ * of what may not be removed. */
+void hvd_outcome_clean(struct hvd_pass *p);
+
+/* Removes the workers of a job whose master has ended and whose end cannot be written, unless
+ * cleanPodPolicy keeps them. The master's Job stays: it alone tells of the end. */
+void hvd_outcome_release_workers(struct hvd_pass *p);
+
+/* Removes what runs of a job that has failed for its spec or its deadline, as cleanPodPolicy
+ * says, though its status is not written yet. */
+void hvd_outcome_take_down(struct hvd_pass *p);
+
+/* Takes master and workers down; true once nothing of them is left. */
+bool hvd_outcome_quiesce(struct hvd_pass *p);
+
+/* Notes a worker that was lost under a running master, and ends the attempt if the master does not
+ * end by itself; true if it did so. */
+bool hvd_outcome_lost(struct hvd_pass *p);
+
+/* Ends an attempt whose workers never become Ready, because one of them ends again and again. */
+bool hvd_outcome_hopeless(struct hvd_pass *p);
+
+/* Whether somebody has deleted the Job of the attempt under way; the attempt has ended then. */
+bool hvd_outcome_vanished(struct hvd_pass *p);
+
+/* Removes workers that nobody else takes down where the job is to have none. */
+void hvd_outcome_remove_workers(struct hvd_pass *p);
+
+/* Removes a master that its Job has let go. */
+void hvd_outcome_remove_stray(struct hvd_pass *p);
+
+/* Removes pods that are long overdue, because nobody on their node answers any more. */
+void hvd_outcome_force_delete(struct hvd_pass *p);
+
+#endif
