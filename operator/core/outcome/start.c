@@ -4,7 +4,7 @@
  * not be written, the StatefulSets do: one without replicas is being taken down, and each has the
  * generation of the HorovodJob with which it was started. All go then before any comes. Pure.
  */
-#include "operator/core/ensure/start.h"
+#include "operator/core/outcome/start.h"
 
 #include "base/str.h"
 #include "operator/core/children/children.h"
