@@ -116,36 +116,21 @@ bool hvd_job_is_idle(const struct hvd_job *job)
 
 /* ---- in one block ---- */
 
-#define TEXTS_MAX (14 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+#define TEXTS_MAX (10 + HVD_JOB_GROUPS_MAX + HVD_STATUS_TEXTS_MAX)
 
 /* Where the strings of the job stand; how many they are. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
 {
-    struct hvd_job_status *status = &job->status;
-    char **const texts[] = {&job->namespace,
-                            &job->name,
-                            &job->uid,
-                            &job->resource_version,
-                            &job->invalid,
-                            &job->finalizers,
-                            &job->spec.topology_keys,
-                            &job->spec.image,
-                            &job->spec.manager,
-                            &job->spec.text,
-                            &status->master_uid,
-                            &status->failure_log,
-                            &status->others,
-                            &status->worker_failure.message};
+    char **const texts[] = {&job->namespace,          &job->name,       &job->uid,
+                            &job->resource_version,   &job->invalid,    &job->finalizers,
+                            &job->spec.topology_keys, &job->spec.image, &job->spec.manager,
+                            &job->spec.text};
     size_t n = sizeof(texts) / sizeof(texts[0]);
 
     memcpy(out, texts, sizeof(texts));
     for (size_t i = 0; i < job->spec.n_groups; i++)
         out[n++] = &job->spec.groups[i].name;
-    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
-        out[n++] = &status->conditions[i].reason;
-        out[n++] = &status->conditions[i].message;
-    }
-    return n;
+    return n + hvd_status_texts(&job->status, out + n);
 }
 
 static size_t size_of_groups(const struct hvd_job *job)

@@ -60,6 +60,11 @@ size_t hvd_status_cut(const char *text, size_t max);
 /* Decodes status (may be NULL: a new job) into the zeroed job->status. HVD_ERR_NOMEM as above. */
 hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct hvd_err *err);
 
+#define HVD_STATUS_TEXTS_MAX (32 + 2 * HVD_N_CONDITIONS)
+
+/* Where the texts that the status owns stand; how many they are. */
+size_t hvd_status_texts(struct hvd_job_status *status, char **out[HVD_STATUS_TEXTS_MAX]);
+
 /* Writes the members of a status of the job under out. */
 void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
                     const struct hvd_job_status *status);

@@ -1,7 +1,9 @@
 /*
  * The status of a HorovodJob: decode, copy, compare, set conditions, encode. It is the operator's
- * only memory, so encode and decode are inverse to each other. Pure.
+ * only memory, so encode and decode are inverse to each other: one table has all fields but the
+ * conditions, and a new field is a row of it. Pure.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +41,93 @@ static const char *const condition_names[HVD_N_CONDITIONS] = {
 static const char *const truth_names[] = {
     [HVD_ABSENT] = "", [HVD_FALSE] = "False", [HVD_TRUE] = "True", [HVD_UNKNOWN] = "Unknown"};
 
+/* How a field stands in the status that is read and written. */
+enum sort {
+    STATE,    /* its name */
+    NUMBER,   /* from 0 to max, anything else counts as 0 */
+    POSITIVE, /* the same, and null for 0 */
+    CODE,     /* a number or null, which the bool at has_at tells apart */
+    FLAG,     /* true or false */
+    TIME,     /* null for 0 */
+    TEXT,     /* of at most 1 KiB, owned; null for NULL */
+};
+
+struct field {
+    const char *key;    /* in its object; NULL: it is not written */
+    const char *parent; /* the member that is this object; NULL: the status itself */
+    enum sort sort;
+    size_t at, size; /* in struct hvd_job_status */
+    int64_t max;
+    size_t has_at;
+};
+
+#define AT(member)                                                                                 \
+    offsetof(struct hvd_job_status, member), sizeof(((struct hvd_job_status *)NULL)->member)
+#define FAILURE "workerFailure" /* the member is null where there is no message */
+
+/* In the order of writing. */
+static const struct field fields[] = {
+    {"desired", "workers", NUMBER, AT(workers_desired), HVD_JOB_WORKERS_MAX + 1, 0},
+    {"ready", "workers", NUMBER, AT(workers_ready), HVD_JOB_WORKERS_MAX + 1, 0},
+    {"state", NULL, STATE, AT(state), 0, 0},
+    {"hosts", NULL, NUMBER, AT(hosts), HVD_JOB_WORKERS_MAX + 1, 0},
+    {"attempts", NULL, NUMBER, AT(attempts), INT32_MAX, 0},
+    {"failures", NULL, NUMBER, AT(failures), HVD_JOB_COUNT_MAX, 0},
+    {"interruptions", NULL, NUMBER, AT(interruptions), HVD_JOB_COUNT_MAX, 0},
+    {"failuresInARow", NULL, NUMBER, AT(failures_in_row), INT32_MAX, 0},
+    {"nextAttemptTime", NULL, TIME, AT(retry_s), 0, 0},
+    {"cleaned", NULL, NUMBER, AT(cleaned), INT32_MAX, 0},
+    {"sshPort", NULL, POSITIVE, AT(ssh_port), UINT16_MAX, 0},
+    {"observedGeneration", NULL, NUMBER, AT(observed_generation), INT64_MAX, 0},
+    {"startTime", NULL, TIME, AT(start_s), 0, 0},
+    {"completionTime", NULL, TIME, AT(completion_s), 0, 0},
+    {"message", FAILURE, TEXT, AT(worker_failure.message), 0, 0},
+    {"attempt", FAILURE, NUMBER, AT(worker_failure.attempt), INT32_MAX, 0},
+    {"time", FAILURE, TIME, AT(worker_failure.at_s), 0, 0},
+    {"exitCode", FAILURE, CODE, AT(worker_failure.exit_code), INT32_MAX,
+     offsetof(struct hvd_job_status, worker_failure.has_exit_code)},
+    {NULL, FAILURE, FLAG, AT(worker_failure.has_exit_code), 0, 0},
+    {"disruption", FAILURE, FLAG, AT(worker_failure.is_disruption), 0, 0},
+    {"masterUID", NULL, TEXT, AT(master_uid), 0, 0},
+    {"failureLog", NULL, TEXT, AT(failure_log), 0, 0},
+    {NULL, NULL, TEXT, AT(others), 0, 0},
+    {NULL, NULL, FLAG, AT(is_inexact), 0, 0},
+};
+
+#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define N_FIRST 3 /* so many come before what is derived from the status */
+
+_Static_assert(N_FIELDS + (size_t)2 * HVD_N_CONDITIONS <= HVD_STATUS_TEXTS_MAX,
+               "each may be a text");
+
+/* Where the field of a status stands. */
+static void *member(const struct hvd_job_status *status, size_t at)
+{
+    return (char *)status + at;
+}
+
+/* What the field, which is no text, holds. */
+static int64_t number_of(const struct hvd_job_status *status, const struct field *field)
+{
+    const void *from = member(status, field->at);
+
+    if (field->size == sizeof(int64_t))
+        return *(const int64_t *)from;
+    return field->size == sizeof(int32_t) ? *(const int32_t *)from : *(const bool *)from;
+}
+
+static void set_number(struct hvd_job_status *status, const struct field *field, int64_t value)
+{
+    void *to = member(status, field->at);
+
+    if (field->size == sizeof(int64_t))
+        *(int64_t *)to = value;
+    else if (field->size == sizeof(int32_t))
+        *(int32_t *)to = (int32_t)value;
+    else
+        *(bool *)to = value != 0;
+}
+
 const char *hvd_job_state_str(enum hvd_job_state state)
 {
     return state_names[state];
@@ -68,13 +157,6 @@ static size_t index_of(const char *const *names, size_t n, const char *text)
             return i;
     }
     return 0;
-}
-
-static void condition_fini(struct hvd_condition *condition)
-{
-    hvd_free(condition->reason);
-    hvd_free(condition->message);
-    *condition = (struct hvd_condition){0};
 }
 
 size_t hvd_status_cut(const char *text, size_t max)
@@ -217,72 +299,59 @@ static hvd_status_t decode_condition(const cJSON *item, struct hvd_job_status *o
     return HVD_OK;
 }
 
-static int32_t count(const cJSON *status, const char *path)
+static hvd_status_t decode_field(const cJSON *status, const struct field *field,
+                                 struct hvd_job_status *out)
 {
-    return (int32_t)number_at(status, path, INT32_MAX);
+    const cJSON *object = field->parent ? hvd_json_get(status, field->parent) : status;
+    int64_t value = 0;
+
+    switch (field->sort) {
+    case STATE:
+        value = (int64_t)index_of(state_names, HVD_N_JOB_STATES, hvd_json_str(object, field->key));
+        break;
+    case NUMBER:
+    case POSITIVE:
+    case CODE:
+        value = number_at(object, field->key, field->max);
+        break;
+    case FLAG:
+        value = hvd_json_true(object, field->key);
+        break;
+    case TIME:
+        value = time_at(object, field->key);
+        break;
+    case TEXT:
+        return set_text(member(out, field->at), hvd_json_str(object, field->key));
+    }
+    set_number(out, field, value);
+    if (field->sort == CODE)
+        *(bool *)member(out, field->has_at) =
+            value > 0 || hvd_json_int(object, field->key, -1) == 0;
+    return HVD_OK;
 }
 
-/* One of two that are added up. */
-static int32_t count_ended(const cJSON *status, const char *path)
+static hvd_status_t decode_fields(const cJSON *status, struct hvd_job_status *out)
 {
-    return (int32_t)number_at(status, path, HVD_JOB_COUNT_MAX);
-}
+    hvd_status_t st = HVD_OK;
 
-static int32_t count_workers(const cJSON *status, const char *path)
-{
-    return (int32_t)number_at(status, path, HVD_JOB_WORKERS_MAX + 1);
-}
-
-static hvd_status_t decode_failures(const cJSON *status, struct hvd_job_status *out)
-{
-    const cJSON *failure = hvd_json_get(status, "workerFailure");
-    int64_t code = hvd_json_int(failure, "exitCode", -1);
-    bool has_code = code >= 0 && code <= INT32_MAX;
-    const struct hvd_worker_failure found = {
-        .message = (char *)hvd_json_str(failure, "message"),
-        .attempt = count(failure, "attempt"),
-        .at_s = time_at(failure, "time"),
-        .has_exit_code = has_code,
-        .exit_code = has_code ? (int32_t)code : 0,
-        .is_disruption = hvd_json_true(failure, "disruption"),
-    };
-
-    if (found.message && hvd_job_set_worker_failure(out, &found))
-        return HVD_ERR_NOMEM;
-    if (hvd_job_set_master_uid(out, hvd_json_str(status, "masterUID")))
-        return HVD_ERR_NOMEM;
-    return hvd_job_set_failure_log(out, hvd_json_str(status, "failureLog"));
-}
-
-static void decode_numbers(const cJSON *status, struct hvd_job_status *out)
-{
-    out->state =
-        (enum hvd_job_state)index_of(state_names, HVD_N_JOB_STATES, hvd_json_str(status, "state"));
-    out->workers_desired = count_workers(status, "workers.desired");
-    out->workers_ready = count_workers(status, "workers.ready");
-    out->hosts = count_workers(status, "hosts");
-    out->attempts = count(status, "attempts");
-    out->failures = count_ended(status, "failures");
-    out->interruptions = count_ended(status, "interruptions");
-    out->failures_in_row = count(status, "failuresInARow");
-    out->retry_s = time_at(status, "nextAttemptTime");
-    out->cleaned = count(status, "cleaned");
-    out->ssh_port = (int32_t)number_at(status, "sshPort", UINT16_MAX);
-    out->start_s = time_at(status, "startTime");
-    out->completion_s = time_at(status, "completionTime");
-    out->observed_generation = number_at(status, "observedGeneration", INT64_MAX);
+    for (size_t i = 0; i < N_FIELDS && !st; i++) {
+        if (fields[i].key)
+            st = decode_field(status, &fields[i], out);
+    }
+    if (!out->worker_failure.message)
+        out->worker_failure = (struct hvd_worker_failure){0};
     if (out->state == HVD_JOB_PENDING && out->observed_generation == 0)
         out->state = HVD_JOB_NEW; /* the definition's default: nobody has written a status yet */
+    return st;
 }
 
 hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct hvd_err *err)
 {
     struct hvd_job_status *out = &job->status;
-    hvd_status_t st = decode_failures(status, out);
+    hvd_status_t st = decode_fields(status, out);
     const cJSON *item = NULL;
     bool is_exact = true;
 
-    decode_numbers(status, out);
     cJSON_ArrayForEach(item, hvd_json_get(status, "conditions"))
     {
         st = st ? st : decode_condition(item, out);
@@ -295,33 +364,42 @@ hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct 
     return st ? HVD_FAIL(err, st, 0, "HorovodJob status") : HVD_OK;
 }
 
+size_t hvd_status_texts(struct hvd_job_status *status, char **out[HVD_STATUS_TEXTS_MAX])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        if (fields[i].sort == TEXT)
+            out[n++] = member(status, fields[i].at);
+    }
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
+        out[n++] = &status->conditions[i].reason;
+        out[n++] = &status->conditions[i].message;
+    }
+    return n;
+}
+
 hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_job_status *out)
 {
     struct hvd_job_status copy = *from;
+    char **texts[HVD_STATUS_TEXTS_MAX];
+    bool has_failed = false;
+    size_t n;
 
-    memset(copy.conditions, 0, sizeof(copy.conditions));
-    memset(&copy.worker_failure, 0, sizeof(copy.worker_failure));
-    copy.failure_log = copy.master_uid = NULL;
-    copy.others = from->others ? hvd_strdup(from->others) : NULL;
-    if ((from->others && !copy.others) ||
-        hvd_job_set_worker_failure(&copy, &from->worker_failure) ||
-        hvd_job_set_failure_log(&copy, from->failure_log) ||
-        hvd_job_set_master_uid(&copy, from->master_uid)) {
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
+        if (copy.conditions[i].truth == HVD_ABSENT)
+            copy.conditions[i] = (struct hvd_condition){0};
+    }
+    n = hvd_status_texts(&copy, texts);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = *texts[i];
+
+        *texts[i] = text && !has_failed ? hvd_strdup(text) : NULL;
+        has_failed = has_failed || (text && !*texts[i]);
+    }
+    if (has_failed) {
         hvd_job_status_fini(&copy);
         return HVD_ERR_NOMEM;
-    }
-    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
-        const struct hvd_condition *source = &from->conditions[i];
-
-        if (source->truth == HVD_ABSENT)
-            continue;
-        if (condition_texts(&copy.conditions[i], source->reason, source->message)) {
-            hvd_job_status_fini(&copy);
-            return HVD_ERR_NOMEM;
-        }
-        copy.conditions[i].truth = source->truth;
-        copy.conditions[i].since_s = source->since_s;
-        copy.conditions[i].generation = source->generation;
     }
     *out = copy;
     return HVD_OK;
@@ -329,12 +407,11 @@ hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_j
 
 void hvd_job_status_fini(struct hvd_job_status *status)
 {
-    for (size_t i = 0; i < HVD_N_CONDITIONS; i++)
-        condition_fini(&status->conditions[i]);
-    hvd_free(status->worker_failure.message);
-    hvd_free(status->failure_log);
-    hvd_free(status->master_uid);
-    hvd_free(status->others);
+    char **texts[HVD_STATUS_TEXTS_MAX];
+    const size_t n = hvd_status_texts(status, texts);
+
+    for (size_t i = 0; i < n; i++)
+        hvd_free(*texts[i]);
     *status = (struct hvd_job_status){0};
 }
 
@@ -344,23 +421,20 @@ static bool condition_equal(const struct hvd_condition *a, const struct hvd_cond
            hvd_str_equal(a->reason, b->reason) && hvd_str_equal(a->message, b->message);
 }
 
+static bool field_equal(const struct field *field, const struct hvd_job_status *a,
+                        const struct hvd_job_status *b)
+{
+    if (field->sort == TEXT)
+        return hvd_str_equal(*(char **)member(a, field->at), *(char **)member(b, field->at));
+    return number_of(a, field) == number_of(b, field);
+}
+
 bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_status *b)
 {
-    const struct hvd_worker_failure *fa = &a->worker_failure, *fb = &b->worker_failure;
-    bool equal =
-        a->state == b->state && a->workers_desired == b->workers_desired &&
-        a->workers_ready == b->workers_ready && a->hosts == b->hosts &&
-        a->attempts == b->attempts && a->failures == b->failures && a->cleaned == b->cleaned &&
-        a->ssh_port == b->ssh_port && a->start_s == b->start_s &&
-        a->completion_s == b->completion_s && a->observed_generation == b->observed_generation &&
-        a->interruptions == b->interruptions && a->failures_in_row == b->failures_in_row &&
-        a->retry_s == b->retry_s && fa->attempt == fb->attempt && fa->at_s == fb->at_s &&
-        fa->has_exit_code == fb->has_exit_code && fa->exit_code == fb->exit_code &&
-        fa->is_disruption == fb->is_disruption && hvd_str_equal(fa->message, fb->message) &&
-        hvd_str_equal(a->master_uid, b->master_uid) &&
-        hvd_str_equal(a->failure_log, b->failure_log) && hvd_str_equal(a->others, b->others) &&
-        a->is_inexact == b->is_inexact;
+    bool equal = true;
 
+    for (size_t i = 0; equal && i < N_FIELDS; i++)
+        equal = field_equal(&fields[i], a, b);
     for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
         equal = condition_equal(&a->conditions[i], &b->conditions[i]);
     return equal;
@@ -410,24 +484,62 @@ static void encode_conditions(struct hvd_jb *jb, cJSON *parent, const struct hvd
     encode_others(jb, array, status->others);
 }
 
-static void encode_worker_failure(struct hvd_jb *jb, cJSON *parent,
-                                  const struct hvd_worker_failure *failure)
+/* A number, or null. */
+static void encode_number(struct hvd_jb *jb, cJSON *object, const char *key, bool is_there,
+                          int64_t number)
 {
-    cJSON *item;
-
-    if (!failure->message) {
-        hvd_jb_str(jb, parent, "workerFailure", NULL);
-        return;
-    }
-    item = hvd_jb_object(jb, parent, "workerFailure");
-    hvd_jb_str(jb, item, "message", failure->message);
-    hvd_jb_int(jb, item, "attempt", failure->attempt);
-    encode_time(jb, item, "time", failure->at_s);
-    if (failure->has_exit_code)
-        hvd_jb_int(jb, item, "exitCode", failure->exit_code);
+    if (is_there)
+        hvd_jb_int(jb, object, key, number);
     else
-        hvd_jb_str(jb, item, "exitCode", NULL);
-    hvd_jb_bool(jb, item, "disruption", failure->is_disruption);
+        hvd_jb_str(jb, object, key, NULL);
+}
+
+static void encode_field(struct hvd_jb *jb, cJSON *object, const struct field *field,
+                         const struct hvd_job_status *status)
+{
+    const int64_t value = field->sort == TEXT ? 0 : number_of(status, field);
+
+    switch (field->sort) {
+    case STATE:
+        hvd_jb_str(jb, object, field->key, state_names[value]);
+        break;
+    case NUMBER:
+        hvd_jb_int(jb, object, field->key, value);
+        break;
+    case POSITIVE:
+        encode_number(jb, object, field->key, value > 0, value);
+        break;
+    case CODE:
+        encode_number(jb, object, field->key, *(bool *)member(status, field->has_at), value);
+        break;
+    case FLAG:
+        hvd_jb_bool(jb, object, field->key, value != 0);
+        break;
+    case TIME:
+        encode_time(jb, object, field->key, value);
+        break;
+    case TEXT:
+        hvd_jb_str(jb, object, field->key, *(char **)member(status, field->at));
+        break;
+    }
+}
+
+/* Writes n fields. A member that is an object begins with its first field; the object of no failure
+ * is null. */
+static void encode_fields(struct hvd_jb *jb, cJSON *out, const struct field *field, size_t n,
+                          const struct hvd_job_status *status)
+{
+    for (const struct field *end = field + n; field < end; field++) {
+        const bool is_failure = field->parent && strcmp(field->parent, FAILURE) == 0;
+
+        if (!field->key)
+            continue;
+        if (!is_failure || status->worker_failure.message)
+            encode_field(jb, field->parent ? hvd_jb_ensure_object(jb, out, field->parent) : out,
+                         field, status);
+        else if (!hvd_json_get(out, FAILURE))
+            hvd_jb_str(jb, out, FAILURE, NULL);
+    }
 }
 
 /* What one line for people says: the message of the condition that decides the state. */
@@ -465,32 +577,12 @@ static void encode_ready(struct hvd_jb *jb, cJSON *out, const struct hvd_job *jo
 void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
                     const struct hvd_job_status *status)
 {
-    cJSON *workers = hvd_jb_object(jb, out, "workers");
-
-    hvd_jb_int(jb, workers, "desired", status->workers_desired);
-    hvd_jb_int(jb, workers, "ready", status->workers_ready);
-    hvd_jb_str(jb, out, "state", state_names[status->state]);
+    encode_fields(jb, out, fields, N_FIRST, status);
     hvd_jb_str(jb, out, "message", headline(status));
     encode_ready(jb, out, job, status);
     hvd_jb_str(jb, out, "image", job->spec.image);
     hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE);
-    hvd_jb_int(jb, out, "hosts", status->hosts);
-    hvd_jb_int(jb, out, "attempts", status->attempts);
-    hvd_jb_int(jb, out, "failures", status->failures);
-    hvd_jb_int(jb, out, "interruptions", status->interruptions);
-    hvd_jb_int(jb, out, "failuresInARow", status->failures_in_row);
-    encode_time(jb, out, "nextAttemptTime", status->retry_s);
-    hvd_jb_int(jb, out, "cleaned", status->cleaned);
-    if (status->ssh_port > 0)
-        hvd_jb_int(jb, out, "sshPort", status->ssh_port);
-    else
-        hvd_jb_str(jb, out, "sshPort", NULL);
-    hvd_jb_int(jb, out, "observedGeneration", status->observed_generation);
-    encode_time(jb, out, "startTime", status->start_s);
-    encode_time(jb, out, "completionTime", status->completion_s);
-    encode_worker_failure(jb, out, &status->worker_failure);
-    hvd_jb_str(jb, out, "masterUID", status->master_uid);
-    hvd_jb_str(jb, out, "failureLog", status->failure_log);
+    encode_fields(jb, out, fields + N_FIRST, N_FIELDS - N_FIRST, status);
     encode_conditions(jb, out, status);
 }
 
@@ -521,10 +613,7 @@ static void encode_attempt_end(struct hvd_jb *jb, cJSON *out, const struct hvd_a
     encode_cut(jb, item, "message", end->message, ATTEMPT_MESSAGE_MAX);
     encode_cut(jb, item, "log", end->log, MESSAGE_MAX);
     encode_time(jb, item, "time", end->at_s);
-    if (end->has_exit_code)
-        hvd_jb_int(jb, item, "exitCode", end->exit_code);
-    else
-        hvd_jb_str(jb, item, "exitCode", NULL);
+    encode_number(jb, item, "exitCode", end->has_exit_code, end->exit_code);
     if (end->number <= HVD_ATTEMPT_LOGS)
         return;
     (void)snprintf(key, sizeof(key), "%d", (int)(end->number - HVD_ATTEMPT_LOGS));
