@@ -24,6 +24,7 @@
 #include "operator/app/election.h"
 #include "operator/app/explainer.h"
 #include "operator/app/follow.h"
+#include "operator/app/jobports.h"
 #include "operator/app/loglimit.h"
 #include "operator/app/metrics.h"
 #include "operator/app/pace.h"
@@ -32,11 +33,10 @@
 #include "operator/app/process.h"
 #include "operator/app/queue.h"
 #include "operator/app/server.h"
-#include "operator/app/sshports.h"
 #include "operator/app/stages.h"
 #include "operator/app/store.h"
 #include "operator/core/children/gang.h"
-#include "operator/core/ensure/ports.h"
+#include "operator/core/launch/ports.h"
 #include "operator/core/lease/server_clock.h"
 #include "operator/core/reconcile.h"
 #include "operator/core/view/view.h"
@@ -122,7 +122,7 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
     if (op->is_feeding && !entry->event_us)
         entry->event_us = hvd_clock_us();
     op->n_changes++;
-    op->is_port_free |= hvd_sshports_note(entry);
+    op->is_port_free |= hvd_jobports_note(entry);
     want(op, entry, hvd_clock_ms());
 }
 
@@ -354,7 +354,7 @@ static void assign_ports(struct hvd_operator *op, const struct hvd_entry *asking
 {
     const struct hvd_options *options = op->setup.options;
     hvd_status_t st =
-        hvd_sshports_assign(&op->store, &options->ssh_ports, options->ns == NULL, asking);
+        hvd_jobports_assign(&op->store, &options->ssh_ports, options->ns == NULL, asking);
 
     op->is_port_free = st != HVD_OK;
 }
@@ -643,7 +643,7 @@ static int64_t elect(struct hvd_operator *op)
     if (op->was_leader && !is_leader(op) && hvd_permits_active(&op->permits))
         hvd_kube_client_drop(op->client, "this operator no longer leads");
     if (!op->was_leader && is_leader(op))
-        hvd_sshports_forget(&op->store); /* another operator led meanwhile */
+        hvd_jobports_forget(&op->store); /* another operator led meanwhile */
     op->was_leader = is_leader(op);
     return due_ms;
 }

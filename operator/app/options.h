@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "operator/core/ensure/ports.h"
+#include "operator/core/launch/ports.h"
 #include "operator/core/view/settings.h"
 
 /* Where the metrics and health server listens. */

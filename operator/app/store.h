@@ -57,7 +57,7 @@ struct hvd_entry {
     cJSON *lost; /* owned: of the status, what the API server does not keep; NULL: nothing */
     int64_t status_written_ms; /* the server's time; 0: never by us */
     int32_t free_port;         /* kept for the job until its status shows it; 0: none */
-    int32_t held_port;         /* what sshports.c has last found: that one, or the job's; 0: none */
+    int32_t held_port;         /* what jobports.c has last found: that one, or the job's; 0: none */
     int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
     struct hvd_unrest unrest;  /* plans in a row that were not empty */
     struct hvd_queue_item item;

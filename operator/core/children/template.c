@@ -11,7 +11,7 @@
 #include "operator/api/kind.h"
 #include "operator/core/children/environment.h"
 #include "operator/core/children/security.h"
-#include "operator/core/children/sshd.h"
+#include "operator/core/launch/sshd.h"
 
 #define STARTUP_S 120      /* for sshd itself to listen */
 #define STARTUP_OWN_S 3600 /* where the template has a command of its own in front of sshd */

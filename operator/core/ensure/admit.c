@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "operator/core/children/gang.h"
-#include "operator/core/ensure/ports.h"
+#include "operator/core/launch/ports.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/projection.h"
 #include "operator/core/view/settings.h"

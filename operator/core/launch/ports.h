@@ -1,5 +1,5 @@
-#ifndef HVD_OPERATOR_CORE_ENSURE_PORTS_H
-#define HVD_OPERATOR_CORE_ENSURE_PORTS_H
+#ifndef HVD_OPERATOR_CORE_LAUNCH_PORTS_H
+#define HVD_OPERATOR_CORE_LAUNCH_PORTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

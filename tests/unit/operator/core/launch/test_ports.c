@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/core/ensure/ports.h"
+#include "operator/core/launch/ports.h"
 
 #define MAX_JOBS 64
 

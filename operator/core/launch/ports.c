@@ -5,7 +5,7 @@
  * of any two jobs share one. No namespace can use up the range: one that holds many is given no
  * more while few are left. Pure.
  */
-#include "operator/core/ensure/ports.h"
+#include "operator/core/launch/ports.h"
 
 #include <stdlib.h>
 #include <string.h>

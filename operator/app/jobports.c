@@ -1,9 +1,9 @@
 /*
  * Collects from the store which job holds which port, for the pure choice of
- * operator/core/ensure/ports.c. A port that a job gets is kept in its entry until its status shows
+ * operator/core/launch/ports.c. A port that a job gets is kept in its entry until its status shows
  * it. Nothing is polled: a job that waits is reported when another one's change frees a port.
  */
-#include "operator/app/sshports.h"
+#include "operator/app/jobports.h"
 
 #include "base/mem.h"
 
@@ -15,7 +15,7 @@ static int32_t held(const struct hvd_entry *entry)
     return hvd_ports_held(&entry->job, has_workers);
 }
 
-bool hvd_sshports_note(struct hvd_entry *entry)
+bool hvd_jobports_note(struct hvd_entry *entry)
 {
     const int32_t before = entry->held_port;
 
@@ -35,7 +35,7 @@ static size_t collect(const struct hvd_store *store, struct hvd_port_claim *clai
     size_t n = 0;
 
     for (entry = hvd_store_next(store, NULL); entry; entry = hvd_store_next(store, entry)) {
-        (void)hvd_sshports_note(entry);
+        (void)hvd_jobports_note(entry);
         if (entry->held_port == 0 && !(entry->has_job && hvd_ports_is_wanted(&entry->job)))
             continue;
         claims[n++] = (struct hvd_port_claim){.job = &entry->job,
@@ -64,7 +64,7 @@ static void keep(struct hvd_store *store, const struct hvd_port_claim *claim,
         store->changed(store->ctx, entry);
 }
 
-hvd_status_t hvd_sshports_assign(struct hvd_store *store, const struct hvd_port_range *range,
+hvd_status_t hvd_jobports_assign(struct hvd_store *store, const struct hvd_port_range *range,
                                  bool is_shared, const struct hvd_entry *asking)
 {
     const size_t n_entries = hvd_index_count(&store->entries);
@@ -87,12 +87,12 @@ hvd_status_t hvd_sshports_assign(struct hvd_store *store, const struct hvd_port_
     return st;
 }
 
-void hvd_sshports_forget(struct hvd_store *store)
+void hvd_jobports_forget(struct hvd_store *store)
 {
     struct hvd_entry *entry;
 
     for (entry = hvd_store_next(store, NULL); entry; entry = hvd_store_next(store, entry)) {
         entry->free_port = 0;
-        (void)hvd_sshports_note(entry);
+        (void)hvd_jobports_note(entry);
     }
 }

@@ -8,7 +8,7 @@
  *
  * LogLevel FATAL: at ERROR and above sshd writes a line for every TCP probe.
  */
-#include "operator/core/children/sshd.h"
+#include "operator/core/launch/sshd.h"
 
 #include <string.h>
 

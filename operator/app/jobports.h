@@ -1,28 +1,28 @@
-#ifndef HVD_OPERATOR_APP_SSHPORTS_H
-#define HVD_OPERATOR_APP_SSHPORTS_H
+#ifndef HVD_OPERATOR_APP_JOBPORTS_H
+#define HVD_OPERATOR_APP_JOBPORTS_H
 
 #include <stdbool.h>
 
 #include "operator/app/store.h"
-#include "operator/core/ensure/ports.h"
+#include "operator/core/launch/ports.h"
 
 /*
- * The ports of the jobs in a store (operator/core/ensure/ports.h): which one each holds, which one
+ * The ports of the jobs in a store (operator/core/launch/ports.h): which one each holds, which one
  * is kept for it until its status shows it, and when one becomes free.
  */
 
 /* Call when the entry has changed. Whether it held a port that it holds no more, so that a job may
- * wait for it: then call hvd_sshports_assign. */
-bool hvd_sshports_note(struct hvd_entry *entry);
+ * wait for it: then call hvd_jobports_assign. */
+bool hvd_jobports_note(struct hvd_entry *entry);
 
 /*
  * Keeps ports for all jobs that are to get one, those that have waited longest first, and reports
  * each entry that got one but `asking` (or NULL) as changed. HVD_ERR_NOMEM: none got one.
  */
-hvd_status_t hvd_sshports_assign(struct hvd_store *store, const struct hvd_port_range *range,
+hvd_status_t hvd_jobports_assign(struct hvd_store *store, const struct hvd_port_range *range,
                                  bool is_shared, const struct hvd_entry *asking);
 
 /* Forgets the ports that are kept: another operator may have given them away. */
-void hvd_sshports_forget(struct hvd_store *store);
+void hvd_jobports_forget(struct hvd_store *store);
 
 #endif

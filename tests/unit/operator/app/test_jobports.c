@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/app/sshports.h"
+#include "operator/app/jobports.h"
 
 /* A store as the event loop drives it: what frees a port assigns it, and each job that gets one is
  * counted. */
@@ -23,7 +23,7 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
     struct bench *b = ctx;
 
     b->n_wakes += b->is_assigning;
-    b->is_port_free |= hvd_sshports_note(entry);
+    b->is_port_free |= hvd_jobports_note(entry);
 }
 
 static int set_up(void **state)
@@ -100,7 +100,7 @@ static struct hvd_entry *entry_of(struct bench *b, const char *name)
 static void assign(struct bench *b, const struct hvd_entry *asking)
 {
     b->is_assigning = true;
-    assert_int_equal(hvd_sshports_assign(&b->store, &b->range, true, asking), HVD_OK);
+    assert_int_equal(hvd_jobports_assign(&b->store, &b->range, true, asking), HVD_OK);
     b->is_assigning = false;
     b->is_port_free = false;
 }
@@ -241,7 +241,7 @@ static void after_a_restart_no_port_is_given_twice_and_the_order_is_the_same(voi
     put_job(b, "a", "", "\"sshPort\":20001");
     assert_int_equal(ask(b, "young"), 0);
     assert_int_equal(entry_of(b, "old")->free_port, 20000);
-    hvd_sshports_forget(&b->store);
+    hvd_jobports_forget(&b->store);
     assert_int_equal(entry_of(b, "old")->free_port, 0);
     put_job(b, "b", "", "\"sshPort\":20000"); /* what another operator did meanwhile */
     assert_int_equal(ask(b, "old"), 0);
@@ -266,18 +266,18 @@ static struct bench *tortured;
 
 static void try_assign(void)
 {
-    hvd_status_t st = hvd_sshports_assign(&tortured->store, &tortured->range, true, NULL);
+    hvd_status_t st = hvd_jobports_assign(&tortured->store, &tortured->range, true, NULL);
     struct hvd_entry *entry = entry_of(tortured, "j");
 
     assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
     assert_int_equal(entry->free_port != 0, st == HVD_OK);
-    hvd_sshports_forget(&tortured->store);
+    hvd_jobports_forget(&tortured->store);
 }
 
 static void without_memory_no_port_is_kept(void **state)
 {
     tortured = *state;
-    assert_int_equal(hvd_sshports_assign(&tortured->store, &tortured->range, true, NULL), HVD_OK);
+    assert_int_equal(hvd_jobports_assign(&tortured->store, &tortured->range, true, NULL), HVD_OK);
     put_job(tortured, "j", "", "");
     HVD_MEM_TORTURE(try_assign());
 }
