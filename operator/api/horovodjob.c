@@ -98,8 +98,8 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
         st = hvd_status_decode(hvd_json_get(object, "status"), &job, err);
     if (!st && is_status_unread(object) && replace_unread(&job.status) != HVD_OK)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s", job.name);
-    if (!st && job.spec.is_host_network && !job.spec.has_ssh_port && job.status.ssh_port > 0)
-        job.spec.ssh_port = job.status.ssh_port;
+    if (!st && job.spec.is_host_network && !job.spec.has_launch_port && job.status.launch_port > 0)
+        job.spec.launch_port = job.status.launch_port;
     if (st) {
         hvd_job_fini(&job);
         return st;

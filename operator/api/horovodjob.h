@@ -95,14 +95,14 @@ struct hvd_job_spec {
     bool is_suspended;
     bool is_foreign;      /* managedBy names another controller: nothing may be written */
     bool is_host_network; /* the workers use their nodes' network */
-    bool has_ssh_port;    /* spec.ssh.port is given */
+    bool has_launch_port; /* spec.ssh.port is given */
     struct hvd_worker_group *groups; /* owned, in the order of the host list */
     size_t n_groups;                 /* >= 1, at most HVD_JOB_GROUPS_MAX */
     int32_t replicas;                /* workers of all groups, >= 1 in a valid spec */
     int32_t master_slots;            /* ranks of the master's pod; >= 1 */
     int32_t backoff_limit;           /* attempts = backoff_limit + 1 */
     enum hvd_clean_pod_policy clean_pod_policy;
-    int32_t ssh_port;           /* as given, else as recorded in the status, else 2222 */
+    int32_t launch_port;        /* as given, else as recorded in the status, else 2222 */
     int32_t min_available;      /* of the gang; 0: as many workers as the job needs to start */
     int64_t active_deadline_s;  /* -1: none */
     int64_t ttl_s;              /* after the end; -1: kept */
@@ -148,7 +148,7 @@ struct hvd_job_status {
                             */
     int32_t failures_in_row; /* attempts that failed one after the other without working for long */
     int64_t retry_s;         /* before that no further attempt is begun; 0: nothing to wait for */
-    int32_t ssh_port;        /* chosen for a job on the nodes' network; 0: none */
+    int32_t launch_port;     /* chosen for a job on the nodes' network; 0: none */
     int32_t cleaned; /* ended attempts whose pods are gone: while < ended, a restart goes on */
     int64_t start_s;
     int64_t completion_s;

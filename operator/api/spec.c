@@ -167,8 +167,8 @@ static void decode_scheduling(const cJSON *spec, struct hvd_job_spec *out, struc
                                                   -1};
 
     out->is_host_network = is_host_network(spec);
-    out->has_ssh_port = cJSON_IsNumber(hvd_json_at(spec, "ssh.port"));
-    out->ssh_port = (int32_t)number(spec, &port, wrong);
+    out->has_launch_port = cJSON_IsNumber(hvd_json_at(spec, "ssh.port"));
+    out->launch_port = (int32_t)number(spec, &port, wrong);
     out->min_available = (int32_t)number(spec, &members, wrong);
     out->schedule_timeout_s = number(spec, &timeout, wrong);
 }

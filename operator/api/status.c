@@ -77,7 +77,7 @@ static const struct field fields[] = {
     {"failuresInARow", NULL, NUMBER, AT(failures_in_row), INT32_MAX, 0},
     {"nextAttemptTime", NULL, TIME, AT(retry_s), 0, 0},
     {"cleaned", NULL, NUMBER, AT(cleaned), INT32_MAX, 0},
-    {"sshPort", NULL, POSITIVE, AT(ssh_port), UINT16_MAX, 0},
+    {"sshPort", NULL, POSITIVE, AT(launch_port), UINT16_MAX, 0},
     {"observedGeneration", NULL, NUMBER, AT(observed_generation), INT64_MAX, 0},
     {"startTime", NULL, TIME, AT(start_s), 0, 0},
     {"completionTime", NULL, TIME, AT(completion_s), 0, 0},

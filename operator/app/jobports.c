@@ -40,7 +40,7 @@ static size_t collect(const struct hvd_store *store, struct hvd_port_claim *clai
             continue;
         claims[n++] = (struct hvd_port_claim){.job = &entry->job,
                                               .port = entry->held_port,
-                                              .is_by_hand = entry->job.spec.has_ssh_port};
+                                              .is_by_hand = entry->job.spec.has_launch_port};
         *is_one_waiting = *is_one_waiting || entry->held_port == 0;
     }
     return n;

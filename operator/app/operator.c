@@ -354,7 +354,7 @@ static void assign_ports(struct hvd_operator *op, const struct hvd_entry *asking
 {
     const struct hvd_options *options = op->setup.options;
     hvd_status_t st =
-        hvd_jobports_assign(&op->store, &options->ssh_ports, options->ns == NULL, asking);
+        hvd_jobports_assign(&op->store, &options->launch_ports, options->ns == NULL, asking);
 
     op->is_port_free = st != HVD_OK;
 }

@@ -160,7 +160,7 @@ static hvd_status_t set_ssh_ports(struct hvd_options *options, const char *sourc
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "%s=%s is not a range of ports: give FIRST-LAST, both from 1024 to 65535",
                         source, value);
-    options->ssh_ports = (struct hvd_port_range){(int32_t)first, (int32_t)last};
+    options->launch_ports = (struct hvd_port_range){(int32_t)first, (int32_t)last};
     return HVD_OK;
 }
 
@@ -335,7 +335,7 @@ hvd_status_t hvd_options_parse(int argc, const char *const *argv,
                                   .lease_name = LEASE_NAME,
                                   .lease_duration_ms = INT64_C(1000) * LEASE_DURATION_S,
                                   .log_level = HVD_LOG_INFO,
-                                  .ssh_ports = {HVD_PORTS_FIRST, HVD_PORTS_LAST}};
+                                  .launch_ports = {HVD_PORTS_FIRST, HVD_PORTS_LAST}};
     hvd_status_t st = read_environment(environment, &options, err);
     int n_used = 0;
 

@@ -29,8 +29,8 @@ struct hvd_options {
     int64_t lease_duration_ms;
     enum hvd_log_level log_level;
     enum hvd_gang gang;
-    const char *gang_scheduler;      /* schedulerName; NULL: the gang's usual one */
-    struct hvd_port_range ssh_ports; /* for jobs on the nodes' network */
+    const char *gang_scheduler;         /* schedulerName; NULL: the gang's usual one */
+    struct hvd_port_range launch_ports; /* for jobs on the nodes' network */
     bool wants_help;
     bool wants_version;
 };

@@ -535,7 +535,7 @@ static void resume(struct hvd_pass *p)
     }
     p->next.cleaned = hvd_job_ended(&p->next);
     p->next.start_s = p->now_s;
-    p->next.ssh_port = 0; /* another job may have it by now */
+    p->next.launch_port = 0; /* another job may have it by now */
     count_workers(p);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
     set(p, HVD_COND_SUSPENDED, HVD_FALSE, (const char *const[2]){"Resumed", message});

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(job.invalid || (job.spec.replicas >= 1 && job.spec.n_groups >= 1));
         for (size_t i = 0; i < job.spec.n_groups && !job.invalid; i++)
             MUST(job.spec.groups[i].replicas >= 1 && job.spec.groups[i].slots >= 1);
-        MUST(job.invalid || (job.spec.ssh_port > 0 && job.spec.ssh_port <= 65535));
+        MUST(job.invalid || (job.spec.launch_port > 0 && job.spec.launch_port <= 65535));
         MUST(hvd_job_status_copy(&job.status, &copy) == HVD_OK);
         MUST(hvd_job_status_equal(&job.status, &copy));
         hvd_job_status_fini(&copy);

@@ -132,7 +132,7 @@ static void add_ssh_config(struct hvd_jb *jb, cJSON *data, const struct hvd_job 
                "  ConnectionAttempts 10\n"
                "  LogLevel ERROR\n"
                "%s",
-               job->spec.ssh_port, alias);
+               job->spec.launch_port, alias);
 }
 
 cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,

@@ -50,7 +50,7 @@ static void add_network(struct hvd_jb *jb, cJSON *pod, const struct hvd_child_in
     cJSON_ArrayForEach(container, hvd_json_get(pod, "containers"))
     {
         if (cJSON_IsObject(container))
-            add_port(jb, container, in->job->spec.ssh_port);
+            add_port(jb, container, in->job->spec.launch_port);
     }
 }
 

@@ -249,6 +249,6 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
     if (container)
         add_volumes(jb, pod, container, in->job);
     if (role == HVD_ROLE_WORKER)
-        complete_worker(jb, pod, container, in->job->spec.ssh_port);
+        complete_worker(jb, pod, container, in->job->spec.launch_port);
     hvd_security_defaults(jb, pod);
 }

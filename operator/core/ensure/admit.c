@@ -27,7 +27,7 @@ bool hvd_admit_port(struct hvd_pass *p)
                            "spec.ssh.port");
         return false; /* the shell reconciles it again when one is */
     }
-    p->next.ssh_port = p->view->free_port;
+    p->next.launch_port = p->view->free_port;
     p->is_urgent = true;
     return false;
 }

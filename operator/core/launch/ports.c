@@ -32,8 +32,8 @@ static bool is_idle(const struct hvd_job *job)
 
 bool hvd_ports_is_wanted(const struct hvd_job *job)
 {
-    return job->spec.is_host_network && !job->spec.has_ssh_port && job->status.ssh_port == 0 &&
-           !is_idle(job);
+    return job->spec.is_host_network && !job->spec.has_launch_port &&
+           job->status.launch_port == 0 && !is_idle(job);
 }
 
 bool hvd_ports_is_worker(const struct hvd_object *object)
@@ -63,13 +63,13 @@ int32_t hvd_ports_held(const struct hvd_job *job, bool has_workers)
 {
     if (!job->spec.is_host_network)
         return 0;
-    if (job->spec.has_ssh_port)
-        return is_idle(job) && !has_workers ? 0 : job->spec.ssh_port;
+    if (job->spec.has_launch_port)
+        return is_idle(job) && !has_workers ? 0 : job->spec.launch_port;
     if (has_workers)
-        return job->status.ssh_port;
+        return job->status.launch_port;
     if (job->spec.is_foreign || job->is_deleting || hvd_job_is_finished(&job->status))
         return 0;
-    return is_stopped(job) ? 0 : job->status.ssh_port;
+    return is_stopped(job) ? 0 : job->status.launch_port;
 }
 
 static int by_namespace(const void *a, const void *b)

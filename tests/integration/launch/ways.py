@@ -102,7 +102,7 @@ class Pods:
         public = pathlib.Path(f"{self.hosts.key}.pub").read_text(encoding="utf-8")
         (self.folder / "etc/ssh/id.pub").write_text(public)
         (self.folder / "etc/ssh/known_hosts").write_text("".join(f"[{name}]:{self.PORT} {public}" for name in self.hosts.NAMES))
-        config = self._literals("hosts.c", 'hvd_jb_fmt(jb, data, "ssh_config",', "job->spec.ssh_port")
+        config = self._literals("hosts.c", 'hvd_jb_fmt(jb, data, "ssh_config",', "job->spec.launch_port")
         (self.folder / "etc/hosts/ssh_config").write_text(config.replace("%d", str(self.PORT)).replace("%s", ""))
         for index in range(len(self.hosts.NAMES)):
             self._start_sshd(index)

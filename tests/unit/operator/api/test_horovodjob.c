@@ -78,7 +78,7 @@ static void check_row(const cJSON *row)
         assert_int_equal(job.spec.replicas, hvd_json_int(row, "replicas", -1));
         assert_int_equal(job.spec.groups[0].slots, hvd_json_int(row, "slots", -1));
         assert_int_equal(job.spec.backoff_limit, hvd_json_int(row, "backoffLimit", -1));
-        assert_int_equal(job.spec.ssh_port, hvd_json_int(row, "port", -1));
+        assert_int_equal(job.spec.launch_port, hvd_json_int(row, "port", -1));
         assert_int_equal(job.spec.is_short_form, hvd_json_true(row, "short"));
         if (hvd_json_get(row, "groups"))
             check_groups(hvd_json_get(row, "groups"), &job.spec);

@@ -75,13 +75,13 @@ static void a_gang_scheduler_and_a_range_of_ports_are_chosen(void **state)
     assert_int_equal(parse(pairs, NULL, &o, &err), HVD_OK);
     assert_int_equal(o.gang, HVD_GANG_VOLCANO);
     assert_null(o.gang_scheduler);
-    assert_int_equal(o.ssh_ports.first, HVD_PORTS_FIRST);
-    assert_int_equal(o.ssh_ports.last, HVD_PORTS_LAST);
+    assert_int_equal(o.launch_ports.first, HVD_PORTS_FIRST);
+    assert_int_equal(o.launch_ports.last, HVD_PORTS_LAST);
     assert_int_equal(parse(pairs, args, &o, &err), HVD_OK);
     assert_int_equal(o.gang, HVD_GANG_PLUGINS);
     assert_string_equal(o.gang_scheduler, "my-scheduler");
-    assert_int_equal(o.ssh_ports.first, 31000);
-    assert_int_equal(o.ssh_ports.last, 31009);
+    assert_int_equal(o.launch_ports.first, 31000);
+    assert_int_equal(o.launch_ports.last, 31009);
 }
 
 static void an_empty_namespace_means_all(void **state)
