@@ -27,6 +27,7 @@
 #include "operator/app/stages.h"
 #include "operator/core/children/children.h"
 #include "operator/core/children/owner.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/obstacles/trace.h"
 #include "operator/core/view/view.h"
 #include "operator/core/writes/denial.h"
@@ -841,7 +842,7 @@ static hvd_status_t send_secret(struct step *step, struct hvd_err *err)
         return HVD_FAIL(err, HVD_ERR_STATE, 0, "the job is gone");
     st = hvd_sshkey_generate(&pair, err);
     if (st == HVD_OK) {
-        const struct hvd_ssh_key key = {pair.private_pem, pair.public_line};
+        const struct hvd_launch_key key = {pair.private_pem, pair.public_line};
         st = hvd_children_secret_encode(&step->run->entry->job, &key, &body, err);
     }
     if (st == HVD_OK)

@@ -29,6 +29,7 @@
 #include "operator/core/ensure/ensure.h"
 #include "operator/core/ensure/held.h"
 #include "operator/core/ensure/labels.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/obstacles/look.h"
 #include "operator/core/obstacles/stage.h"
 #include "operator/core/obstacles/terminating.h"
@@ -348,8 +349,9 @@ static bool has_workers(const struct hvd_pass *p)
  */
 static bool is_rekeyed(const struct hvd_pass *p)
 {
-    const struct hvd_object *secret = p->child[HVD_KIND_SECRET];
-    enum hvd_child_state state = hvd_pass_child(p, HVD_KIND_SECRET);
+    const enum hvd_kind launch_child = hvd_launch_of(p->job)->child;
+    const struct hvd_object *secret = p->child[launch_child];
+    enum hvd_child_state state = hvd_pass_child(p, launch_child);
 
     if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;

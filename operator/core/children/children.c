@@ -14,6 +14,7 @@
 #include "operator/core/children/patch.h"
 #include "operator/core/children/placement.h"
 #include "operator/core/children/template.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/view/hash.h"
 
 /* Appends to the name, which has len bytes; returns how many it has then. Each pass asks for dozens
@@ -30,13 +31,14 @@ static size_t append(char out[HVD_CHILD_NAME_MAX], size_t len, const char *text)
 void hvd_children_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX])
 {
     static const char *const suffixes[HVD_N_KINDS] = {
-        [HVD_KIND_SECRET] = "-ssh",
         [HVD_KIND_STATEFULSET] = "-worker",
         [HVD_KIND_CONFIGMAP] = "-hosts",
         [HVD_KIND_JOB] = "-master",
     };
+    const struct hvd_launch *launch = hvd_launch_of(job);
+    const char *suffix = kind == launch->child ? launch->child_suffix : suffixes[kind];
 
-    (void)append(out, append(out, 0, job->name), suffixes[kind] ? suffixes[kind] : "");
+    (void)append(out, append(out, 0, job->name), suffix ? suffix : "");
 }
 
 void hvd_children_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX])
@@ -117,23 +119,17 @@ static hvd_status_t finish(struct hvd_jb *jb, cJSON *root, char **out, struct hv
     return HVD_OK;
 }
 
-hvd_status_t hvd_children_secret_encode(const struct hvd_job *job, const struct hvd_ssh_key *key,
+hvd_status_t hvd_children_secret_encode(const struct hvd_job *job, const struct hvd_launch_key *key,
                                         char **out, struct hvd_err *err)
 {
+    const struct hvd_launch *launch = hvd_launch_of(job);
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
     char name[HVD_CHILD_NAME_MAX];
-    cJSON *data;
 
-    hvd_children_name(job, HVD_KIND_SECRET, name);
-    start(&jb, root, job, HVD_KIND_SECRET, name);
-    hvd_jb_str(&jb, root, "type", "Opaque");
-    hvd_jb_bool(&jb, root, "immutable", true);
-    data = hvd_jb_object(&jb, root, "stringData");
-    hvd_jb_str(&jb, data, "id", key->private_pem);
-    hvd_jb_fmt(&jb, data, "id.pub", "%s\n", key->public_line);
-    hvd_jb_fmt(&jb, data, "known_hosts", "*.%s,%s-master.%s %s\n", job->name, job->name, job->name,
-               key->public_line);
+    hvd_children_name(job, launch->child, name);
+    start(&jb, root, job, launch->child, name);
+    launch->put_child(&jb, root, job, key);
     return finish(&jb, root, out, err);
 }
 

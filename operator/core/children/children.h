@@ -11,6 +11,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/view/projection.h"
 #include "operator/core/view/settings.h"
 
@@ -19,24 +20,18 @@
 #define HVD_CHILD_NAME_MAX 64
 #define HVD_HASH_SIZE 17
 
-/* Writes the name of the job's child of that kind (J-ssh, J, J-worker, J-hosts, J-master) to out,
+/* Writes the name of the job's child of that kind (J, J-worker, J-hosts, J-master) to out,
  * for a StatefulSet that of spec.worker. */
 void hvd_children_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX]);
 
 /* Writes the name of the StatefulSet of a group of the spec: J-worker, J-worker-NAME. */
 void hvd_children_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX]);
 
-/* Key material that the shell makes (OpenSSL, P-256): terminated texts, borrowed for the call. */
-struct hvd_ssh_key {
-    const char *private_pem; /* "-----BEGIN EC PRIVATE KEY-----" ..., ends with a newline */
-    const char *public_line; /* "ecdsa-sha2-nistp256 AAAA...", no newline, no comment */
-};
-
 /*
- * The body of the Secret J-ssh: type Opaque, immutable, stringData id, id.pub and known_hosts. It
- * holds a private key: wipe it (explicit_bzero) before hvd_free, and never log it. HVD_ERR_NOMEM.
+ * The body of the child that the job's launch way needs. It may hold a private key: wipe it
+ * (explicit_bzero) before hvd_free, and never log it. HVD_ERR_NOMEM.
  */
-hvd_status_t hvd_children_secret_encode(const struct hvd_job *job, const struct hvd_ssh_key *key,
+hvd_status_t hvd_children_secret_encode(const struct hvd_job *job, const struct hvd_launch_key *key,
                                         char **out, struct hvd_err *err);
 
 /* What the bodies of the other children are made from. */

@@ -1,6 +1,5 @@
 /*
- * The environment of master and workers. Open MPI 4 (ORTE) and 5 (PRRTE) read different variables
- * and ignore each other's, so both are set; workers need them too, since daemons start daemons.
+ * The environment of master and workers: that of the launch way, and the job's network interfaces.
  * Pure.
  */
 #include "operator/core/children/environment.h"
@@ -9,9 +8,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "operator/core/launch/launch.h"
 
-#define HOSTFILE "/etc/horovod/hosts/hostfile"
-#define SSH_CONFIG "/etc/horovod/hosts/ssh_config"
 #define INTERFACES_MAX 4096
 
 static bool has_variable(const cJSON *env, const char *name)
@@ -78,22 +76,13 @@ static void add_interfaces(struct hvd_jb *jb, cJSON *env, const cJSON *interface
     hvd_buf_fini(&all);
 }
 
-void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const cJSON *spec)
+void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const struct hvd_launch *launch,
+                         const cJSON *spec)
 {
-    static const char *const variables[][2] = {
-        {"OMPI_MCA_orte_default_hostfile", HOSTFILE},
-        {"OMPI_MCA_orte_keep_fqdn_hostnames", "true"},
-        {"OMPI_MCA_plm_rsh_agent", "ssh"},
-        {"OMPI_MCA_plm_rsh_args", "-F " SSH_CONFIG},
-        {"PRTE_MCA_prte_default_hostfile", HOSTFILE},
-        {"PRTE_MCA_prte_keep_fqdn_hostnames", "true"},
-        {"PRTE_MCA_plm_ssh_agent", "ssh"},
-        {"PRTE_MCA_plm_ssh_args", "-F " SSH_CONFIG},
-    };
     cJSON *env = hvd_jb_ensure_array(jb, container, "env");
 
-    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
-        add(jb, env, variables[i][0], variables[i][1]);
+    for (size_t i = 0; i < launch->n_variables; i++)
+        add(jb, env, launch->variables[i][0], launch->variables[i][1]);
     add_interfaces(jb, env, hvd_json_at(spec, "network.interfaces"));
 }
 

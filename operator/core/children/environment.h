@@ -4,12 +4,14 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/json.h"
+#include "operator/core/launch/launch.h"
 
 /* Within operator/core only. */
 
-/* Adds to a container what Open MPI 4 and 5, horovodrun and NCCL need to find hosts, ssh and
+/* Adds to a container what Open MPI, horovodrun and NCCL need for the launch, and to find hosts and
  * interfaces. A variable that the container sets itself stays as it is. */
-void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const cJSON *spec);
+void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const struct hvd_launch *launch,
+                         const cJSON *spec);
 
 /* Adds the variable by which horovodrun knows the file of the container's last words, unless the
  * container has it. Failures stay in jb. */

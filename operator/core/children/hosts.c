@@ -12,14 +12,14 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "operator/core/children/children.h"
-#include "operator/core/children/template.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/view/hash.h"
 
 #define FILE_MAX ((size_t)4 << 20)
 #define ARGUMENT_MAX 131071 /* the longest argument of a program in Linux */
 #define NAME_SIZE 128
 
-static const char *const files[] = {"hostfile", "hosts", "discover_hosts.sh", "ssh_config"};
+static const char *const files[] = {"hostfile", "hosts", "discover_hosts.sh", HVD_LAUNCH_FILE};
 
 /* A constant, however many hosts there are. */
 static const char discover_hosts[] =
@@ -111,30 +111,6 @@ static void add_list(struct hvd_jb *jb, cJSON *data, const char *name, const str
     hvd_buf_fini(&text);
 }
 
-/* All workers have one host key; known_hosts knows it under the names of the Service. */
-static void add_ssh_config(struct hvd_jb *jb, cJSON *data, const struct hvd_job *job)
-{
-    char alias[HVD_CHILD_NAME_MAX + 32] = "";
-
-    if (job->spec.has_ip_names)
-        (void)snprintf(alias, sizeof(alias), "  HostKeyAlias workers.%s\n", job->name);
-    hvd_jb_fmt(jb, data, "ssh_config",
-               "Host *\n"
-               "  Port %d\n"
-               "  IdentityFile " HVD_SSH_DIR "/id\n"
-               "  IdentitiesOnly yes\n"
-               "  UserKnownHostsFile " HVD_SSH_DIR "/known_hosts\n"
-               "  GlobalKnownHostsFile /dev/null\n"
-               "  StrictHostKeyChecking yes\n"
-               "  UpdateHostKeys no\n"
-               "  BatchMode yes\n"
-               "  ConnectTimeout 10\n"
-               "  ConnectionAttempts 10\n"
-               "  LogLevel ERROR\n"
-               "%s",
-               job->spec.launch_port, alias);
-}
-
 cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
                       const struct hvd_worker *workers, size_t n_workers)
 {
@@ -148,7 +124,7 @@ cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
     add_list(jb, data, files[0], &list, &hostfile);
     add_list(jb, data, files[1], &list, &hosts);
     hvd_jb_str(jb, data, files[2], discover_hosts);
-    add_ssh_config(jb, data, job);
+    hvd_launch_of(job)->put_file(jb, data, job);
     return data;
 }
 

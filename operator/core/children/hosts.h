@@ -22,9 +22,9 @@ struct hvd_worker {
 };
 
 /*
- * The data of the ConfigMap J-hosts: hostfile, hosts, discover_hosts.sh, ssh_config, with these
- * workers in this order, behind the master where it runs ranks; hosts is empty where it would be
- * too long for a command line. The caller's to cJSON_Delete; NULL after a failure (in jb).
+ * The data of the ConfigMap J-hosts: hostfile, hosts, discover_hosts.sh and HVD_LAUNCH_FILE, with
+ * these workers in this order, behind the master where it runs ranks; hosts is empty where it would
+ * be too long for a command line. The caller's to cJSON_Delete; NULL after a failure (in jb).
  */
 cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
                       const struct hvd_worker *workers, size_t n_workers);

@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "operator/core/children/gang.h"
-
-#define PORT_VARIABLE "HOROVOD_SSH_PORT"
+#include "operator/core/launch/launch.h"
 
 static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, const char *value)
 {
@@ -17,9 +16,10 @@ static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, cons
         hvd_jb_str(jb, object, key, value);
 }
 
-/* For containers with a command of their own in front of sshd. */
-static void add_port(struct hvd_jb *jb, cJSON *container, int port)
+/* For containers with a command of their own. */
+static void add_port(struct hvd_jb *jb, cJSON *container, const struct hvd_job *job)
 {
+    const char *const variable_name = hvd_launch_of(job)->port_variable;
     cJSON *env = hvd_jb_ensure_array(jb, container, "env");
     const cJSON *variable = NULL;
     cJSON *item;
@@ -28,12 +28,12 @@ static void add_port(struct hvd_jb *jb, cJSON *container, int port)
     {
         const char *name = hvd_json_str(variable, "name");
 
-        if (name && strcmp(name, PORT_VARIABLE) == 0)
+        if (name && strcmp(name, variable_name) == 0)
             return;
     }
     item = hvd_jb_object(jb, env, NULL);
-    hvd_jb_str(jb, item, "name", PORT_VARIABLE);
-    hvd_jb_fmt(jb, item, "value", "%d", port);
+    hvd_jb_str(jb, item, "name", variable_name);
+    hvd_jb_fmt(jb, item, "value", "%d", job->spec.launch_port);
 }
 
 /* Without this policy a pod on its node's network does not resolve the names of the job's hosts. */
@@ -50,7 +50,7 @@ static void add_network(struct hvd_jb *jb, cJSON *pod, const struct hvd_child_in
     cJSON_ArrayForEach(container, hvd_json_get(pod, "containers"))
     {
         if (cJSON_IsObject(container))
-            add_port(jb, container, in->job->spec.launch_port);
+            add_port(jb, container, in->job);
     }
 }
 

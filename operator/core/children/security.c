@@ -2,7 +2,7 @@
  * Security defaults of a pod template: what Pod Security "restricted" asks for, wherever the
  * template is silent. Nothing that a template says is overridden, and no default is added that
  * contradicts it: the API server or the kubelet would refuse the pod for a field that the user has
- * not written. One that chooses root keeps what root's sshd needs. Pure.
+ * not written. One that chooses root keeps what the launch needs of root. Pure.
  */
 #include "operator/core/children/security.h"
 

@@ -1,8 +1,8 @@
 /*
  * The pod templates of master and workers. The short form is turned into a template first, so that
- * both forms take one way from there: labels, role container (mounts, environment, sshd), pod. What
- * the user wrote wins over every default; what has an unexpected type is left for the API server to
- * refuse. Pure.
+ * both forms take one way from there: labels, role container (mounts, environment, launch), pod.
+ * What the user wrote wins over every default; what has an unexpected type is left for the API
+ * server to refuse. Pure.
  */
 #include "operator/core/children/template.h"
 
@@ -11,10 +11,8 @@
 #include "operator/api/kind.h"
 #include "operator/core/children/environment.h"
 #include "operator/core/children/security.h"
-#include "operator/core/launch/sshd.h"
-
-#define STARTUP_S 120      /* for sshd itself to listen */
-#define STARTUP_OWN_S 3600 /* where the template has a command of its own in front of sshd */
+#include "operator/core/launch/launch.h"
+#include "operator/core/launch/volumes.h"
 
 static const char *role_name(enum hvd_role role)
 {
@@ -78,19 +76,8 @@ static cJSON *role_container(const cJSON *pod, const char *role)
     return cJSON_IsArray(containers) ? containers->child : NULL;
 }
 
-static void add_mount(struct hvd_jb *jb, cJSON *container, const char *volume, const char *path,
-                      bool is_read_only)
-{
-    cJSON *mounts = hvd_jb_ensure_array(jb, container, "volumeMounts");
-    cJSON *mount = hvd_jb_object(jb, mounts, NULL);
-
-    hvd_jb_str(jb, mount, "name", volume);
-    hvd_jb_str(jb, mount, "mountPath", path);
-    if (is_read_only)
-        hvd_jb_bool(jb, mount, "readOnly", true);
-}
-
-/* Whether the root is read-only and nothing is mounted at /tmp, which ssh and Open MPI write to. */
+/* Whether the root is read-only and nothing is mounted at /tmp, which the launch and Open MPI write
+ * to. */
 static bool needs_tmp(const cJSON *container)
 {
     const cJSON *mount = NULL;
@@ -107,51 +94,25 @@ static bool needs_tmp(const cJSON *container)
     return true;
 }
 
-static cJSON *add_volume(struct hvd_jb *jb, cJSON *pod, const char *name)
-{
-    cJSON *volume = hvd_jb_object(jb, hvd_jb_ensure_array(jb, pod, "volumes"), NULL);
-
-    hvd_jb_str(jb, volume, "name", name);
-    return volume;
-}
-
 static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const struct hvd_job *job)
 {
+    const struct hvd_launch *launch = hvd_launch_of(job);
     char name[HVD_CHILD_NAME_MAX];
     cJSON *source;
 
     hvd_children_name(job, HVD_KIND_CONFIGMAP, name);
-    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-hosts"), "configMap");
+    source = hvd_jb_object(jb, hvd_volumes_add(jb, pod, "horovod-hosts"), "configMap");
     hvd_jb_str(jb, source, "name", name);
     hvd_jb_int(jb, source, "defaultMode", 0555);
-    add_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR, true);
+    hvd_volumes_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR, true);
 
-    /* ssh and sshd refuse a key of their own user that others may read; root owns the files. */
-    hvd_children_name(job, HVD_KIND_SECRET, name);
-    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-ssh"), "secret");
-    hvd_jb_str(jb, source, "secretName", name);
-    hvd_jb_int(jb, source, "defaultMode", hvd_security_is_root(pod, container) ? 0400 : 0440);
-    add_mount(jb, container, "horovod-ssh", HVD_SSH_DIR, true);
+    hvd_children_name(job, launch->child, name);
+    launch->mount_child(jb, pod, container, name, hvd_security_is_root(pod, container));
 
     if (needs_tmp(container)) {
-        hvd_jb_object(jb, add_volume(jb, pod, "horovod-tmp"), "emptyDir");
-        add_mount(jb, container, "horovod-tmp", "/tmp", false);
+        hvd_jb_object(jb, hvd_volumes_add(jb, pod, "horovod-tmp"), "emptyDir");
+        hvd_volumes_mount(jb, container, "horovod-tmp", "/tmp", false);
     }
-}
-
-static void complete_worker(struct hvd_jb *jb, cJSON *pod, cJSON *container, int port)
-{
-    bool is_own = hvd_json_get(container, "command") || hvd_json_get(container, "args");
-    cJSON *source;
-
-    hvd_sshd_probes(jb, container, port, is_own ? STARTUP_OWN_S : STARTUP_S);
-    if (!container || is_own)
-        return;
-    hvd_sshd_command(jb, container, port);
-    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-run"), "emptyDir");
-    hvd_jb_str(jb, source, "medium", "Memory");
-    hvd_jb_str(jb, source, "sizeLimit", "4Mi");
-    add_mount(jb, container, "horovod-run", HVD_RUN_DIR, false);
 }
 
 static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, const char *value)
@@ -227,6 +188,7 @@ static void name_container(struct hvd_jb *jb, cJSON *template, const cJSON *cont
 void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
                         enum hvd_role role)
 {
+    const struct hvd_launch *launch = hvd_launch_of(in->job);
     const cJSON *own = own_template(in, role);
     cJSON *template, *annotations, *pod, *container;
 
@@ -245,10 +207,10 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
         complete_master(jb, pod, container, in->job);
     name_container(jb, template, container, role);
     complete_init(jb, pod);
-    hvd_environment_add(jb, container, in->spec);
+    hvd_environment_add(jb, container, launch, in->spec);
     if (container)
         add_volumes(jb, pod, container, in->job);
     if (role == HVD_ROLE_WORKER)
-        complete_worker(jb, pod, container, in->job->spec.launch_port);
+        launch->complete_worker(jb, pod, container, in->job);
     hvd_security_defaults(jb, pod);
 }

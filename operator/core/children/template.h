@@ -11,7 +11,6 @@
 /* Within operator/core only. */
 
 #define HVD_HOSTS_DIR "/etc/horovod/hosts"
-#define HVD_SSH_DIR "/etc/horovod/ssh"
 
 /*
  * The pod template of a role (for workers, of the group in) under parent["template"]: the user's,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "operator/core/children/gang.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/launch/ports.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/projection.h"
@@ -21,10 +22,7 @@ bool hvd_admit_port(struct hvd_pass *p)
     if (!hvd_ports_is_wanted(p->job))
         return true;
     if (p->view->free_port == 0) {
-        hvd_trouble_report(p, "NoFreePort",
-                           "no port of the operator's --ssh-ports is left for a job of this "
-                           "namespace: end a job on the nodes' network, widen the range, or set "
-                           "spec.ssh.port");
+        hvd_trouble_report(p, "NoFreePort", hvd_launch_of(p->job)->no_port);
         return false; /* the shell reconciles it again when one is */
     }
     p->next.launch_port = p->view->free_port;

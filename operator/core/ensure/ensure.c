@@ -22,6 +22,7 @@
 #include "operator/core/ensure/fields.h"
 #include "operator/core/ensure/held.h"
 #include "operator/core/ensure/list.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/obstacles/occupied.h"
 #include "operator/core/obstacles/trace.h"
 #include "operator/core/pass/trouble.h"
@@ -153,7 +154,7 @@ static void create(struct hvd_pass *p, const struct child *child)
     action.waits = child->kind == HVD_KIND_STATEFULSET || is_any_denied(p);
     if (action.waits && p->is_child_held)
         return;
-    if (child->kind == HVD_KIND_SECRET)
+    if (child->kind == hvd_launch_of(p->job)->child)
         action.type = HVD_ACTION_CREATE_SECRET;
     else if (!p->st)
         p->st = hvd_children_encode(child->kind, &in, &action.body, NULL);
@@ -306,10 +307,16 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
         hvd_write_patch(p, set, &patch);
 }
 
+/* Whether the child is there by which master and workers know each other. */
+static bool can_launch(const struct hvd_pass *p)
+{
+    return hvd_pass_child(p, hvd_launch_of(p->job)->child) == HVD_CHILD_OURS;
+}
+
 static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
 {
     /* Pods that come before their Secret would try the mount again late. */
-    bool has_keys = hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS;
+    bool has_keys = can_launch(p);
 
     repair_strategy(p, set);
     hvd_fields_repair_set(p, set);
@@ -391,7 +398,7 @@ static void ensure(struct hvd_pass *p, enum hvd_kind kind)
 static bool is_mount_leaving(const struct hvd_pass *p)
 {
     return hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING &&
-           (hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_WAIT ||
+           (hvd_pass_child(p, hvd_launch_of(p->job)->child) == HVD_CHILD_WAIT ||
             hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_WAIT);
 }
 
@@ -421,7 +428,7 @@ void hvd_ensure_children(struct hvd_pass *p)
 {
     const struct hvd_settings *settings = p->view->settings;
 
-    ensure(p, HVD_KIND_SECRET);
+    ensure(p, hvd_launch_of(p->job)->child);
     ensure(p, HVD_KIND_SERVICE);
     ensure(p, HVD_KIND_CONFIGMAP);
     /* A job that runs goes on without the group that the API server does not know any more. */
@@ -581,7 +588,6 @@ void hvd_ensure_master(struct hvd_pass *p)
     }
     /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
-        is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS &&
-        !hvd_trace_asks_first(p))
+        is_published(p) && can_launch(p) && !hvd_trace_asks_first(p))
         create(p, &child);
 }

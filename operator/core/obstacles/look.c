@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "operator/core/attempt/loss.h"
 #include "operator/core/children/children.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/obstacles/lingering.h"
 #include "operator/core/pass/trouble.h"
 #include "operator/core/view/text.h"
@@ -126,14 +127,15 @@ static void look_for_children(struct hvd_pass *p)
     const struct hvd_job_status *status = &p->job->status;
     bool is_finished = hvd_job_is_finished(status);
     bool has_pods = has_pods_of_workers(p);
+    const enum hvd_kind launch_child = hvd_launch_of(p->job)->child;
     char name[HVD_CHILD_NAME_MAX];
 
     hvd_children_name(p->job, HVD_KIND_JOB, name);
     if (!is_finished && status->attempts > status->cleaned && !p->child[HVD_KIND_JOB])
         look_unless_gone(p, HVD_KIND_JOB, name);
-    hvd_children_name(p->job, HVD_KIND_SECRET, name);
-    if (!is_finished && !p->child[HVD_KIND_SECRET] && (has_pods || has_sets_of_workers(p)))
-        look_unless_gone(p, HVD_KIND_SECRET, name);
+    hvd_children_name(p->job, launch_child, name);
+    if (!is_finished && !p->child[launch_child] && (has_pods || has_sets_of_workers(p)))
+        look_unless_gone(p, launch_child, name);
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
         hvd_children_group_name(p->job, i, name);
         if (!p->owners.sets[i] && (has_pods || is_clearing(p)))

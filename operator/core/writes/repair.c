@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
+#include "operator/core/launch/launch.h"
 #include "operator/core/view/hash.h"
 #include "operator/core/writes/crowd.h"
 #include "operator/core/writes/denial.h"
@@ -63,10 +64,10 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_ORDINALS] = {"spec.ordinals", WAITS, {{"f:spec", "f:ordinals"}}},
     [HVD_REPAIR_HOSTS] = {"data", WAITS,
                           {{"f:data", "f:hostfile"}, {"f:data", "f:hosts"},
-                           {"f:data", "f:discover_hosts.sh"}, {"f:data", "f:ssh_config"},
+                           {"f:data", "f:discover_hosts.sh"}, {"f:data", "f:" HVD_LAUNCH_FILE},
                            {"f:binaryData", "f:hostfile"}, {"f:binaryData", "f:hosts"},
                            {"f:binaryData", "f:discover_hosts.sh"},
-                           {"f:binaryData", "f:ssh_config"}}},
+                           {"f:binaryData", "f:" HVD_LAUNCH_FILE}}},
     /* Each costs new workers, and seven requests. */
     [HVD_REPAIR_IMMUTABLE] = {"immutable", {3600000, 3600000}, {{"f:immutable"}}},
     [HVD_REPAIR_HOSTS_SEEN] = {"metadata.annotations[" HVD_ANNOTATION_HOSTS "]", WAITS,

@@ -74,9 +74,9 @@ class Pods:
     @staticmethod
     def _literals(file, begin, end):
         """The string literals between two marks in a source of the operator, joined."""
-        text = (ROOT / "operator/core/children" / file).read_text(encoding="utf-8")
+        text = (ROOT / "operator/core/launch" / file).read_text(encoding="utf-8")
         text = text[text.index(begin) + len(begin):]
-        for name, value in (("ENVIRONMENT", "/run/horovod/environment"), ("HVD_SSH_DIR", "/etc/horovod/ssh")):
+        for name, value in (("ENVIRONMENT", "/run/horovod/environment"), ("SSH_DIR", "/etc/horovod/ssh")):
             text = re.sub(rf"\b{name}\b", f'"{value}"', text)
         found = re.findall(r'"((?:[^"\\]|\\.)*)"', text[:text.index(end)])
         return "".join(found).replace('\\"', '"').replace("\\n", "\n")
@@ -84,7 +84,7 @@ class Pods:
     @staticmethod
     def environment():
         """What the operator adds to the environment of master and workers."""
-        text = (ROOT / "operator/core/children/environment.c").read_text(encoding="utf-8")
+        text = (ROOT / "operator/core/launch/ssh.c").read_text(encoding="utf-8")
         text = text[text.index("variables[][2] = {"):]
         text = text[:text.index("};")].replace("HOSTFILE", '"/etc/horovod/hosts/hostfile"').replace(
             "SSH_CONFIG", '"/etc/horovod/hosts/ssh_config"').replace('" "', "")
@@ -102,7 +102,7 @@ class Pods:
         public = pathlib.Path(f"{self.hosts.key}.pub").read_text(encoding="utf-8")
         (self.folder / "etc/ssh/id.pub").write_text(public)
         (self.folder / "etc/ssh/known_hosts").write_text("".join(f"[{name}]:{self.PORT} {public}" for name in self.hosts.NAMES))
-        config = self._literals("hosts.c", 'hvd_jb_fmt(jb, data, "ssh_config",', "job->spec.launch_port")
+        config = self._literals("ssh.c", "hvd_jb_fmt(jb, data, HVD_LAUNCH_FILE,", "job->spec.launch_port")
         (self.folder / "etc/hosts/ssh_config").write_text(config.replace("%d", str(self.PORT)).replace("%s", ""))
         for index in range(len(self.hosts.NAMES)):
             self._start_sshd(index)

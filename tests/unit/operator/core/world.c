@@ -650,7 +650,8 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
 static bool create_secret(struct world *w, const struct hvd_job *job,
                           const struct hvd_action *action)
 {
-    const struct hvd_ssh_key key = {"-----BEGIN EC PRIVATE KEY-----\nx\n", "ecdsa-sha2-nistp256 A"};
+    const struct hvd_launch_key key = {"-----BEGIN EC PRIVATE KEY-----\nx\n",
+                                       "ecdsa-sha2-nistp256 A"};
     char *body = NULL;
     bool ok;
 

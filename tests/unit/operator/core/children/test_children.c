@@ -299,7 +299,7 @@ static void the_spec_hash_ignores_what_may_change_while_running(void **state)
 
 static void the_secret_holds_the_key_and_names_every_host(void **state)
 {
-    const struct hvd_ssh_key key = {"PEM\n", "ecdsa-sha2-nistp256 AAAA"};
+    const struct hvd_launch_key key = {"PEM\n", "ecdsa-sha2-nistp256 AAAA"};
     char *text = NULL;
     struct made m;
     cJSON *secret;
