@@ -1,6 +1,6 @@
 /*
  * The module horovod._core: the C API of the runtime for Python, without a framework. What the
- * functions take and return is for the layers above, horovod.torch and horovod.numpy, to make nice.
+ * functions take and return is for the layer above, horovod.common.operations, to make nice.
  */
 #include "worker/python/core/collectives.h"
 #include "worker/python/core/job.h"
@@ -13,7 +13,7 @@
 #name, (PyCFunction)(void (*)(void))hvd_py_##module##_##name, METH_FASTCALL, text          \
     }
 
-/* Shown to users, by horovod.torch. */
+/* Shown to users, by the frameworks' modules. */
 #define SYNCHRONIZE                                                                                \
     "synchronize(handle)\n--\n\n"                                                                  \
     "Waits until an asynchronous operation has ended, and returns its result.\n\n"                 \

@@ -18,28 +18,28 @@ struct known_type {
     PyTypeObject *type; /* a reference */
     enum way way;
     const struct hvd_dl_exchange *exchange;
-    PyCFunction is_negative; /* is_neg() of PyTorch's; NULL: values are what memory holds */
+    PyCFunction is_negative; /* its is_neg(); NULL: values are what memory holds */
 };
 
 static const struct dtype {
     horovod_dtype_t dtype;
     struct hvd_dl_dtype dlpack;
     const char *format;
-    const char *torch;
+    const char *name; /* as libraries call it */
 } dtypes[] = {
-    {HOROVOD_UINT8, {HVD_DL_UINT, 8, 1}, "B", "torch.uint8"},
-    {HOROVOD_INT8, {HVD_DL_INT, 8, 1}, "b", "torch.int8"},
-    {HOROVOD_UINT16, {HVD_DL_UINT, 16, 1}, "H", "torch.uint16"},
-    {HOROVOD_INT16, {HVD_DL_INT, 16, 1}, "h", "torch.int16"},
-    {HOROVOD_INT32, {HVD_DL_INT, 32, 1}, "i", "torch.int32"},
-    {HOROVOD_INT64, {HVD_DL_INT, 64, 1}, "q", "torch.int64"},
-    {HOROVOD_FLOAT16, {HVD_DL_FLOAT, 16, 1}, "e", "torch.float16"},
-    {HOROVOD_FLOAT32, {HVD_DL_FLOAT, 32, 1}, "f", "torch.float32"},
-    {HOROVOD_FLOAT64, {HVD_DL_FLOAT, 64, 1}, "d", "torch.float64"},
-    {HOROVOD_BOOL, {HVD_DL_BOOL, 8, 1}, "?", "torch.bool"},
-    {HOROVOD_BFLOAT16, {HVD_DL_BFLOAT, 16, 1}, "H", "torch.bfloat16"},
-    {HOROVOD_UINT32, {HVD_DL_UINT, 32, 1}, "I", "torch.uint32"},
-    {HOROVOD_UINT64, {HVD_DL_UINT, 64, 1}, "Q", "torch.uint64"},
+    {HOROVOD_UINT8, {HVD_DL_UINT, 8, 1}, "B", "uint8"},
+    {HOROVOD_INT8, {HVD_DL_INT, 8, 1}, "b", "int8"},
+    {HOROVOD_UINT16, {HVD_DL_UINT, 16, 1}, "H", "uint16"},
+    {HOROVOD_INT16, {HVD_DL_INT, 16, 1}, "h", "int16"},
+    {HOROVOD_INT32, {HVD_DL_INT, 32, 1}, "i", "int32"},
+    {HOROVOD_INT64, {HVD_DL_INT, 64, 1}, "q", "int64"},
+    {HOROVOD_FLOAT16, {HVD_DL_FLOAT, 16, 1}, "e", "float16"},
+    {HOROVOD_FLOAT32, {HVD_DL_FLOAT, 32, 1}, "f", "float32"},
+    {HOROVOD_FLOAT64, {HVD_DL_FLOAT, 64, 1}, "d", "float64"},
+    {HOROVOD_BOOL, {HVD_DL_BOOL, 8, 1}, "?", "bool"},
+    {HOROVOD_BFLOAT16, {HVD_DL_BFLOAT, 16, 1}, "H", "bfloat16"},
+    {HOROVOD_UINT32, {HVD_DL_UINT, 32, 1}, "I", "uint32"},
+    {HOROVOD_UINT64, {HVD_DL_UINT, 64, 1}, "Q", "uint64"},
 };
 
 #define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
@@ -152,21 +152,29 @@ static inline bool read_dlpack(PyObject *object, const struct hvd_dl_tensor *t, 
     return find_dlpack(&t->dtype, &out->dtype) || refuse_type(object, what);
 }
 
+/* What a library calls a type: the TYPE of a text like LIBRARY.TYPE; NULL: it is no such text. */
+static const char *name_in(const char *text)
+{
+    const size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
+
+    return n > 0 && text[n] == '.' ? text + n + 1 : NULL;
+}
+
 /* Whether a dtype object does not say that elements are something else than `dtype`. */
 static bool is_called(PyObject *object, horovod_dtype_t dtype)
 {
     PyObject *text = PyObject_Str(object);
-    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    const bool is_same =
-        name && (strncmp(name, "torch.", 6) != 0 || strcmp(name, find_dtype(dtype)->torch) == 0);
+    const char *full = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const char *name = full ? name_in(full) : NULL;
+    const bool is_same = full && (!name || strcmp(name, find_dtype(dtype)->name) == 0);
 
     Py_XDECREF(text);
     return is_same;
 }
 
 /* Whether elements are the bytes as which the exchange table shows them; false with an exception.
- * PyTorch shows elements of 1 to 7 bits so, too. The dtype object of either kind of bytes is
- * remembered, as these objects live for ever. */
+ * Elements of 1 to 7 bits are shown so, too (by PyTorch). The dtype object of either kind of bytes
+ * is remembered, as these objects live for ever. */
 static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *what,
                                                 horovod_dtype_t dtype)
 {
@@ -194,8 +202,8 @@ static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *wh
     return is_fine || (!PyErr_Occurred() && refuse_type(object, what));
 }
 
-/* Whether the values are what memory holds; false with an exception. PyTorch negates lazily: a view
- * with the negative bit shows the memory of what it is the negative of. */
+/* Whether the values are what memory holds; false with an exception. A library may negate lazily: a
+ * view with the negative bit shows the memory of what it is the negative of. */
 static inline bool is_as_stored(const struct known_type *known, PyObject *object, const char *what)
 {
     if (!known->is_negative)
@@ -228,7 +236,7 @@ static inline bool read_by_exchange(const struct known_type *known, PyObject *ob
 /* --- data_ptr() and the attributes beside it -------------------------------------------------- */
 
 /* The number of a dtype object, by its name; remembered, as these objects live for ever. */
-static bool read_torch_dtype(PyObject *dtype, const char *what, horovod_dtype_t *out)
+static bool read_dtype(PyObject *dtype, const char *what, horovod_dtype_t *out)
 {
     static struct {
         PyObject *object; /* a reference */
@@ -244,14 +252,15 @@ static bool read_torch_dtype(PyObject *dtype, const char *what, horovod_dtype_t 
         n_known++;
     }
     PyObject *text = PyObject_Str(dtype);
-    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const char *full = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const char *name = full ? name_in(full) : NULL;
     size_t i = 0;
-    while (name && i < N_DTYPES && strcmp(name, dtypes[i].torch) != 0)
+    while (i < N_DTYPES && (!name || strcmp(name, dtypes[i].name) != 0))
         i++;
-    if (name && i == N_DTYPES)
-        PyErr_Format(PyExc_ValueError, "%s: tensors of %s cannot be reduced", what, name);
+    if (full && i == N_DTYPES)
+        PyErr_Format(PyExc_ValueError, "%s: tensors of %s cannot be reduced", what, full);
     Py_XDECREF(text);
-    if (!name || i == N_DTYPES)
+    if (i == N_DTYPES)
         return false;
     *out = dtypes[i].dtype;
     if (n_known < N_KNOWN_DTYPES) {
@@ -315,7 +324,7 @@ static bool read_by_attributes(PyObject *object, const char *what, struct hvd_py
     if (is_negative != 0)
         return is_negative > 0 ? fail(what, negative) : false;
     PyObject *dtype = PyObject_GetAttrString(object, "dtype");
-    const bool is_known = dtype && read_torch_dtype(dtype, what, &out->dtype);
+    const bool is_known = dtype && read_dtype(dtype, what, &out->dtype);
     Py_XDECREF(dtype);
     if (!is_known || !read_shape(object, what, out))
         return false;
