@@ -9,7 +9,7 @@ from errors import the_job_goes_on
 from inputs import mine, reduced, same
 
 import horovod.torch as hvd
-from horovod.torch import handles
+from horovod.torch import adapter
 
 ONE_TENSOR = {name: getattr(hvd, name) for name in (
     "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "allgather", "allgather_async", "alltoall",
@@ -197,17 +197,17 @@ def autograd_sees_what_is_written_in_place():
 
 @check
 def autograd_sees_it_with_an_older_pytorch_too():
-    bump, handles.bump = handles.bump, handles._bump_by_view
+    bump, adapter.bump = adapter.bump, adapter._bump_by_view
     try:
         for tensor in (mine(), torch.ones(()), torch.ones(0), torch.ones(2, requires_grad=True).detach()):
             before = tensor._version, tensor.clone()
-            assert handles.written(tensor) is tensor
+            assert adapter.written(tensor) is tensor
             assert tensor._version == before[0] + 1 and torch.equal(tensor, before[1])
-        handles.written(array.array("d", [1.0]))  # nothing to count up
+        adapter.written(array.array("d", [1.0]))  # nothing to count up
         with torch.inference_mode():
-            handles.written(torch.ones(2))
+            adapter.written(torch.ones(2))
     finally:
-        handles.bump = bump
+        adapter.bump = bump
 
 
 @check

@@ -23,8 +23,8 @@ from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
-from horovod.torch import handles
-from horovod.torch.handles import dense, keep, synchronize, written
+from horovod.torch import adapter
+from horovod.torch.adapter import dense, keep, synchronize, written
 
 _basics = HorovodBasics(__file__)
 
@@ -93,7 +93,7 @@ def explained(tensors, process_set, name=None):
     """(an exception, which tensor) for tensors that cannot be sent and a process set that is not registered; or None, None."""
     for place, tensor in enumerate(tensors):
         try:
-            handles.check_supported(tensor, name)
+            adapter.check_supported(tensor, name)
         except Exception as reason:  # pylint: disable=broad-except  # PyTorch's own, of a tensor that does not answer
             return reason, place
     if process_set.process_set_id is None:
@@ -142,7 +142,7 @@ def _room_for_all(tensors):
         return tuple(map(torch.empty_like, tensors))
     except TypeError:
         for tensor in tensors:
-            handles.check_is_tensor(tensor)
+            adapter.check_is_tensor(tensor)
         raise
 
 
@@ -169,11 +169,11 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
         op = reduction(op, average, process_set)
         (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
         source = dense(tensor)
-        target = handles.room_for(tensor, source)
+        target = adapter.room_for(tensor, source)
         handle = _core.allreduce_async(source, target, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", (tensor,), name, process_set)
-    return keep(handle, handles.return_to(tensor, target))
+    return keep(handle, adapter.return_to(tensor, target))
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -191,14 +191,14 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
         else:
             written(tensor)
             return handle
-        target = source = handles.dense_in_place(tensor)
+        target = source = adapter.dense_in_place(tensor)
         if not (prescale_factor and postscale_factor):
             (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
         handle = _core.allreduce_async(source, target, name, op, prescale_factor, postscale_factor,
                                        process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", (tensor,), name, process_set)
-    return keep(handle, handles.write_back(tensor, target))
+    return keep(handle, adapter.write_back(tensor, target))
 
 
 def allreduced(tensor, average, name, op, prescale_factor, postscale_factor, process_set):
@@ -207,7 +207,7 @@ def allreduced(tensor, average, name, op, prescale_factor, postscale_factor, pro
         op = reduction(op, average, process_set)
         (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
         source = dense(tensor)
-        target = handles.room_for(tensor, source)
+        target = adapter.room_for(tensor, source)
         _core.allreduce(source, target, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", (tensor,), name, process_set)
@@ -227,11 +227,11 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
                 return handle
         tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
         sources = _each(dense, tensors)
-        targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
+        targets = [adapter.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
         handle = _core.grouped_allreduce_async(sources, targets, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
-    return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
+    return keep(handle, adapter.all_of([adapter.return_to(*pair) for pair in zip(tensors, targets)]))
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -248,16 +248,16 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
             except REFUSALS as error:
                 _check_needs_copies(error, tensors)
             else:
-                handles.all_written(tensors)
+                adapter.all_written(tensors)
                 return handle
-        targets = _each(handles.dense_in_place, tensors)
+        targets = _each(adapter.dense_in_place, tensors)
         sources, before, after = targets, prescale_factor, postscale_factor
         if not (before and after):
             sources, before, after = _factors(targets, before, after)
         handle = _core.grouped_allreduce_async(sources, targets, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
-    return keep(handle, handles.all_of([handles.write_back(*pair) for pair in zip(tensors, targets)]))
+    return keep(handle, adapter.all_of([adapter.write_back(*pair) for pair in zip(tensors, targets)]))
 
 
 def group_reduced_in_place(tensors, average, name, op, prescale_factor, postscale_factor, process_set):
@@ -289,7 +289,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
         for part in names:
             refusals.tell(error, "allgather", part, process_set)
         raise
-    return handles.SparseHandle(_gather_all(sent, names, process_set), finish)
+    return adapter.SparseHandle(_gather_all(sent, names, process_set), finish)
 
 
 def _gather_all(tensors, names, process_set):
@@ -310,9 +310,9 @@ def _sparse_reduction(tensor, op, process_set):
     op = reduction(op, None, process_set)
     if op not in (Average, Sum):
         raise ValueError("Sparse tensors can be averaged and summed only.")
-    handles.check_is_tensor(tensor)
+    adapter.check_is_tensor(tensor)
     if tensor.layout is not torch.sparse_coo:
-        raise ValueError(f"Tensor type {handles.type_of(tensor)} is not a sparse COO tensor.")
+        raise ValueError(f"Tensor type {adapter.type_of(tensor)} is not a sparse COO tensor.")
     return op
 
 
@@ -325,7 +325,7 @@ def _sparse(shape, divisor, values, indices):
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
     """Submits the concatenation of the ranks' tensors along the first dimension, which may differ between them."""
-    return gather_async(tensor, name, process_set, lambda outputs: handles.from_output(outputs[0], tensor))
+    return gather_async(tensor, name, process_set, lambda outputs: adapter.from_output(outputs[0], tensor))
 
 
 def gather_async(tensor, name, process_set, finish):
@@ -340,7 +340,7 @@ def gather_async(tensor, name, process_set, finish):
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
     tensors = group_of(tensors, "allgather", name, process_set)
-    return grouped_gather_async(tensors, name, process_set, partial(handles.from_outputs, likes=tensors))
+    return grouped_gather_async(tensors, name, process_set, partial(adapter.from_outputs, likes=tensors))
 
 
 def grouped_gather_async(tensors, name, process_set, finish):
@@ -363,28 +363,28 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
     """
     try:
         source = dense(tensor)
-        target = handles.room_for(tensor, source)
+        target = adapter.room_for(tensor, source)
         handle = _core.broadcast_async(source, target, root_rank, name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "broadcast", (tensor,), name, process_set)
-    return keep(handle, handles.return_to(tensor, target))
+    return keep(handle, adapter.return_to(tensor, target))
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Submits the sending of root_rank's tensor to all; it replaces `tensor` once synchronized."""
     try:
-        target = handles.dense_in_place(tensor)
+        target = adapter.dense_in_place(tensor)
         handle = _core.broadcast_async(target, target, root_rank, name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "broadcast", (tensor,), name, process_set)
-    return keep(handle, handles.write_back(tensor, target))
+    return keep(handle, adapter.write_back(tensor, target))
 
 
 def broadcasted(tensor, root_rank, name, process_set):
     """root_rank's tensor, waited for; without gradient."""
     try:
         source = dense(tensor)
-        target = handles.room_for(tensor, source)
+        target = adapter.room_for(tensor, source)
         _core.broadcast(source, target, root_rank, name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "broadcast", (tensor,), name, process_set)
@@ -429,7 +429,7 @@ def _exchanged(tensor, splits, size, outputs):
         received = torch.tensor(received, dtype=splits.dtype, device=splits.device)
     else:
         received = torch.tensor(received, dtype=torch.int32)
-    return handles.from_output(outputs[0], tensor), received
+    return adapter.from_output(outputs[0], tensor), received
 
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
@@ -445,7 +445,7 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
         handle = _scatter(_core.reducescatter_async, source, target, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "reducescatter", (tensor,), name, process_set)
-    return keep(handle, handles.return_to(tensor, target))
+    return keep(handle, adapter.return_to(tensor, target))
 
 
 def scattered(tensor, name, op, process_set, prescale_factor, postscale_factor):
@@ -477,7 +477,7 @@ def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=glob
         handle = _scatter(_core.grouped_reducescatter_async, sources, targets, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "reducescatter", tensors, name, process_set, len(tensors))
-    return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
+    return keep(handle, adapter.all_of([adapter.return_to(*pair) for pair in zip(tensors, targets)]))
 
 
 def _scatter(call, source, target, name, op, before, after, set_id):
@@ -501,7 +501,7 @@ def _rows_for_all(tensors, process_set):
         return tuple(map(torch.Tensor.new_empty, tensors, map(scattered_shapes.__getitem__, shapes)))
     except (AttributeError, TypeError, IndexError):  # no tensor, or one without dimensions, which the runtime refuses
         for tensor in tensors:
-            handles.check_is_tensor(tensor)
+            adapter.check_is_tensor(tensor)
         return tuple(_rows_for(tensor, process_set) for tensor in tensors)
 
 

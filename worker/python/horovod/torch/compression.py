@@ -7,7 +7,7 @@ from operator import attrgetter, methodcaller
 
 import torch
 
-from horovod.torch.handles import check_supported
+from horovod.torch.adapter import check_supported
 
 
 class Compressor:

@@ -15,7 +15,7 @@ from horovod.common.process_sets import ProcessSet, add_process_set, global_proc
 from horovod.common.process_sets import _setup as _setup_process_sets  # noqa: F401 (forks import it)
 from horovod.common.util import (check_installed_version, get_average_backwards_compatibility_fun,  # noqa: F401
                                  gpu_available, num_rank_is_power_2)
-from horovod.torch import handles, mpi_lib_v2 as mpi_lib  # noqa: F401
+from horovod.torch import adapter, mpi_lib_v2 as mpi_lib  # noqa: F401
 from horovod.torch.asynchronous import (  # noqa: F401
     REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
     allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
@@ -23,7 +23,7 @@ from horovod.torch.asynchronous import (  # noqa: F401
     group_of, group_reduced_in_place, handle_average_backwards_compatibility, reducescatter_async, reduction, refused, scattered,
     sparse_allreduce_async)
 from horovod.torch.compression import Compression, pack, unpack
-from horovod.torch.handles import NO_TENSORS, bump, poll, synchronize
+from horovod.torch.adapter import NO_TENSORS, bump, poll, synchronize
 from horovod.torch.outputs import (  # noqa: F401
     _allgather_async, _allreduce_async, _alltoall_async, _broadcast_async, _grouped_allgather_async,
     _grouped_allreduce_async, _grouped_reducescatter_async, _reducescatter_async)
@@ -125,7 +125,7 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, po
         if getattr(error, "is_told", False):
             raise refused(error, "allreduce", (tensor,), name, process_set)
     else:
-        try:  # as handles.written: a call more would cost more than all else here
+        try:  # as adapter.written: a call more would cost more than all else here
             bump((tensor,))
         except NO_TENSORS:
             pass
@@ -211,7 +211,7 @@ class HorovodAllgather(torch.autograd.Function):
         def finish(outputs):
             ctx.rows = tensor.shape[0]
             ctx.offset = _offset(outputs[0], process_set)
-            return handles.from_output(outputs[0], tensor)
+            return adapter.from_output(outputs[0], tensor)
 
         return synchronize(gather_async(tensor, name, process_set, finish))
 
@@ -237,7 +237,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
         def finish(outputs):
             ctx.places = [(_offset(output, process_set), tensor.shape[0]) for output, tensor in zip(outputs, tensors)]
-            return handles.from_outputs(outputs, tensors)
+            return adapter.from_outputs(outputs, tensors)
 
         return synchronize(grouped_gather_async(tensors, name, process_set, finish))
 
@@ -286,7 +286,7 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
         if getattr(error, "is_told", False):
             raise refused(error, "broadcast", (tensor,), name, process_set)
     else:
-        try:  # as handles.written: a call more would cost more than all else here
+        try:  # as adapter.written: a call more would cost more than all else here
             bump((tensor,))
         except NO_TENSORS:
             pass

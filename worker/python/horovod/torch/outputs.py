@@ -6,9 +6,9 @@ result where it is not. What is wrong is refused as it is by the others.
 import torch
 
 from horovod import _core
-from horovod.torch import handles
+from horovod.torch import adapter
 from horovod.torch.asynchronous import Adasum, _rows_for, _scatter, _split_counts, group_of, reduction, refused
-from horovod.torch.handles import dense, keep
+from horovod.torch.adapter import dense, keep
 
 
 def _taken(output, result):
@@ -20,7 +20,7 @@ def _taken(output, result):
 
 
 def _target(output):
-    return handles.dense_in_place(output)
+    return adapter.dense_in_place(output)
 
 
 def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor, process_set):
@@ -32,7 +32,7 @@ def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor
                                        process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", (tensor, output), name, process_set)
-    return keep(handle, handles.write_back(output, target))
+    return keep(handle, adapter.write_back(output, target))
 
 
 def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set):
@@ -45,7 +45,7 @@ def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postsc
                                                postscale_factor, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
-    return keep(handle, handles.all_of([handles.write_back(*pair) for pair in zip(outputs, targets)]))
+    return keep(handle, adapter.all_of([adapter.write_back(*pair) for pair in zip(outputs, targets)]))
 
 
 def _allgather_async(tensor, output, name, process_set):
@@ -53,7 +53,7 @@ def _allgather_async(tensor, output, name, process_set):
         handle = _core.allgather_async(dense(tensor), name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allgather", (tensor,), name, process_set)
-    return keep(handle, lambda results: _taken(output, handles.from_output(results[0], tensor)))
+    return keep(handle, lambda results: _taken(output, adapter.from_output(results[0], tensor)))
 
 
 def _grouped_allgather_async(tensors, outputs, name, process_set):
@@ -62,7 +62,7 @@ def _grouped_allgather_async(tensors, outputs, name, process_set):
         handle = _core.grouped_allgather_async([dense(tensor) for tensor in tensors], name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allgather", tensors, name, process_set, len(tensors))
-    return keep(handle, lambda results: tuple(_taken(output, handles.from_output(result, tensor))
+    return keep(handle, lambda results: tuple(_taken(output, adapter.from_output(result, tensor))
                                               for output, result, tensor in zip(outputs, results, tensors)))
 
 
@@ -72,7 +72,7 @@ def _broadcast_async(tensor, output, root_rank, name, process_set):
         handle = _core.broadcast_async(dense(tensor), target, root_rank, name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "broadcast", (tensor, output), name, process_set)
-    return keep(handle, handles.write_back(output, target))
+    return keep(handle, adapter.write_back(output, target))
 
 
 def _alltoall_async(tensor, splits, output, output_received_splits, name, process_set):
@@ -84,7 +84,7 @@ def _alltoall_async(tensor, splits, output, output_received_splits, name, proces
     def finish(results):
         received = torch.tensor([results[0].rows_of(rank) for rank in range(process_set.size())],
                                 dtype=output_received_splits.dtype)
-        return (_taken(output, handles.from_output(results[0], tensor)), _taken(output_received_splits, received))
+        return (_taken(output, adapter.from_output(results[0], tensor)), _taken(output_received_splits, received))
 
     return keep(handle, finish)
 
