@@ -1,4 +1,4 @@
-"""Handles of the asynchronous forms, and the memory that the runtime works on.
+"""The adapter of PyTorch: its tensors, and the memory of them that the runtime works on.
 
 The runtime reads and writes dense memory of the host. Where a tensor is that already, nothing is
 copied; else the work is done on a copy, and what is left to do at the end (bringing the result to
@@ -11,9 +11,8 @@ import torch
 import torch.utils.dlpack
 
 from horovod import _core
-
-synchronize = _core.synchronize
-keep = _core.attach  # (handle, what synchronize returns, or a function of the runtime's outputs) -> handle
+from horovod.common.adapter import Adapter
+from horovod.common.operations import NO_TENSORS
 
 
 def is_supported(dtype):
@@ -146,11 +145,6 @@ def dense_in_place(tensor):
     return target
 
 
-def room_for(tensor, source):
-    """Dense memory for a result with the shape of `tensor`; `source` is `dense(tensor)`, a copy is used again."""
-    return torch.empty_like(source) if source is tensor else source
-
-
 def _choose_bump():
     """A function of a tuple of tensors that has autograd see that they were written to."""
     increment = getattr(torch._C, "_increment_version", None)
@@ -172,7 +166,6 @@ def _bump_by_view(tensors):
 
 
 bump = _choose_bump()
-NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # what it raises for an array of another library
 
 
 def written(tensor):
@@ -208,13 +201,6 @@ def _overwritten(tensor, result):
     with torch.inference_mode() if tensor.is_inference() else contextlib.nullcontext():
         tensor.detach().copy_(result)
     return tensor
-
-
-def all_of(results):
-    """What synchronize is to return for a group, of each tensor's as return_to and write_back made them."""
-    if not any(callable(result) for result in results):
-        return tuple(results)
-    return lambda outputs: tuple(result(outputs) if callable(result) else result for result in results)
 
 
 def from_output(output, like):
@@ -260,40 +246,85 @@ def _from_buffer(output, like):
     return torch.frombuffer(memoryview(output).cast("B"), dtype=like.dtype).view(shape)
 
 
-def poll(handle):
-    """Whether `synchronize(handle)` would return at once. ValueError for a handle that is not pending."""
-    if callable(handle):
-        return handle.poll()
-    return _core.poll(handle)
+def rooms_for(tensors):
+    """Memory for results of a group; ValueError for what is no tensor."""
+    try:
+        return tuple(map(torch.empty_like, tensors))
+    except TypeError:
+        for tensor in tensors:
+            check_is_tensor(tensor)
+        raise
 
 
-class SparseHandle:
-    """Handle of a sparse allreduce: called, it waits and returns the sparse tensor; may be called again."""
+_shape_of_each = attrgetter("shape")
 
-    def __init__(self, handles, finish):
-        self._handles = handles  # those that are not ended yet
-        self._results = []  # of the others
-        self._error = None  # the first one that one of them ended with
-        self._finish = finish
-        self._result = None
 
-    def poll(self):
-        """Whether calling the handle would return at once."""
-        return all(map(poll, self._handles))
-
-    def __call__(self):
-        while self._handles:  # an interrupt leaves those that are not ended
-            self._end_first()
-        if self._finish is not None:
-            finish, self._finish = self._finish, None
-            if self._error is not None:
-                raise self._error
-            self._result = finish(*self._results)
-        return self._result
-
-    def _end_first(self):
+def split_counts(splits):
+    """splits as a list of integers, or None for equal parts."""
+    if splits is None:
+        return None
+    if not isinstance(splits, torch.Tensor):
         try:
-            self._results.append(synchronize(self._handles[0]))
-        except RuntimeError as failure:
-            self._error = self._error or failure
-        del self._handles[0]
+            splits = torch.tensor(splits, dtype=None if len(splits) else torch.int64)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"alltoall expects splits to be integers, one for each rank, not {splits!r}.") from None
+    if splits.dim() != 1:
+        raise ValueError("alltoall expects a 1D splits tensor")
+    if splits.is_floating_point() or splits.is_complex() or splits.dtype == torch.bool:
+        raise ValueError("alltoall expects splits to contain integer elements.")
+    return splits.tolist() or None
+
+
+def exchanged(result, counts, splits):
+    """What an alltoall returns: the counts as a tensor of the type of splits and on its device, else of int32."""
+    if isinstance(splits, torch.Tensor):
+        return result, torch.tensor(counts, dtype=splits.dtype, device=splits.device)
+    return result, torch.tensor(counts, dtype=torch.int32)
+
+
+class UnsupportedReduction(ValueError, RuntimeError):
+    """The collective does not know that reduction; scripts for Horovod expect a RuntimeError."""
+
+    __module__ = "horovod.torch.asynchronous"  # where users find it
+
+
+class TorchAdapter(Adapter):
+    """What the operations need of PyTorch; see Adapter."""
+
+    dense = staticmethod(dense)
+    empty = staticmethod(torch.Tensor.new_empty)
+    empty_like = staticmethod(torch.empty_like)
+    from_output = staticmethod(from_output)
+    dense_is_ours = True
+    dense_in_place = staticmethod(dense_in_place)
+    write_back = staticmethod(write_back)
+    written = staticmethod(bump)
+    return_to = staticmethod(return_to)
+    from_outputs = staticmethod(from_outputs)
+    rooms_for = staticmethod(rooms_for)
+    zeros_like = staticmethod(torch.zeros_like)
+    unsupported = UnsupportedReduction
+    split_counts = staticmethod(split_counts)
+    exchanged = staticmethod(exchanged)
+
+    def rows_for_all(self, tensors, process_set):
+        """rows_for() of each of a group, once for each shape; ValueError for what is no tensor."""
+        rank, size = process_set.rank(), process_set.size()
+        try:
+            shapes = tuple(map(_shape_of_each, tensors))
+            scattered = {shape: (_core.reducescatter_rows(shape[0], rank, size), *shape[1:]) for shape in set(shapes)}
+            return tuple(map(torch.Tensor.new_empty, tensors, map(scattered.__getitem__, shapes)))
+        except (AttributeError, TypeError, IndexError):  # no tensor, or one without dimensions, which the runtime refuses
+            for tensor in tensors:
+                check_is_tensor(tensor)
+            return tuple(self.rows_for(tensor, process_set) for tensor in tensors)
+
+    @staticmethod
+    def explained(tensors, process_set, name=None):
+        """As Adapter's, for tensors that cannot be sent before a process set that is not registered."""
+        for place, tensor in enumerate(tensors):
+            try:
+                check_supported(tensor, name)
+            except Exception as reason:  # pylint: disable=broad-except  # PyTorch's own, of a tensor that does not answer
+                return reason, place
+        return Adapter.explained(tensors, process_set, name)

@@ -17,10 +17,10 @@ import torch
 from horovod import _core
 from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.operations import REFUSALS
 from horovod.torch import grouping
-from horovod.torch.asynchronous import REFUSALS
-from horovod.torch.compression import NoneCompressor, copy_all, pack
 from horovod.torch.adapter import all_written
+from horovod.torch.compression import NoneCompressor, copy_all, pack
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
                                    size, sparse_allreduce_async, synchronize)
 

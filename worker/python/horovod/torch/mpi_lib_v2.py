@@ -1,5 +1,5 @@
 """What scripts and forks call of the extension that Horovod builds for PyTorch: here there is one for every framework."""
-from horovod.torch.adapter import poll, synchronize
+from horovod.common.operations import poll, synchronize
 
 horovod_torch_poll = poll
 

@@ -15,15 +15,14 @@ from horovod.common.process_sets import ProcessSet, add_process_set, global_proc
 from horovod.common.process_sets import _setup as _setup_process_sets  # noqa: F401 (forks import it)
 from horovod.common.util import (check_installed_version, get_average_backwards_compatibility_fun,  # noqa: F401
                                  gpu_available, num_rank_is_power_2)
-from horovod.torch import adapter, mpi_lib_v2 as mpi_lib  # noqa: F401
+from horovod.common.operations import barrier, poll, synchronize  # noqa: F401
+from horovod.torch import mpi_lib_v2 as mpi_lib  # noqa: F401
+from horovod.torch.adapter import from_output, from_outputs
 from horovod.torch.asynchronous import (  # noqa: F401
-    REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
-    allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
-    grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
-    group_of, group_reduced_in_place, handle_average_backwards_compatibility, reducescatter_async, reduction, refused, scattered,
-    sparse_allreduce_async)
+    Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_, alltoall_async,
+    broadcast_async, broadcast_async_, grouped_allgather_async, grouped_allreduce_async, grouped_allreduce_async_,
+    grouped_reducescatter_async, handle_average_backwards_compatibility, operations, reducescatter_async, sparse_allreduce_async)
 from horovod.torch.compression import Compression, pack, unpack
-from horovod.torch.adapter import NO_TENSORS, bump, poll, synchronize
 from horovod.torch.outputs import (  # noqa: F401
     _allgather_async, _allreduce_async, _alltoall_async, _broadcast_async, _grouped_allgather_async,
     _grouped_allreduce_async, _grouped_reducescatter_async, _reducescatter_async)
@@ -62,6 +61,10 @@ def shutdown(*args, **kwargs):
     return _basics.shutdown(*args, **kwargs)
 
 
+allreduce_ = operations.allreduce_
+grouped_allreduce_ = operations.grouped_allreduce_
+broadcast_ = operations.broadcast_
+
 _requires_grad = attrgetter("requires_grad")
 
 
@@ -78,7 +81,7 @@ def _one_compressed(tensor, compression, word, name, process_set):
     try:
         return compression.compress(tensor)
     except Exception as error:  # pylint: disable=broad-except
-        raise refused(error, word, (tensor,), name, process_set)
+        raise operations.refused(error, word, (tensor,), name, process_set)
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -87,7 +90,7 @@ class HorovodAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
         ctx.reduction = (average, None, op, prescale_factor, postscale_factor, process_set)
-        return allreduced(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
+        return operations.allreduce(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -103,34 +106,11 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     compression: in which type it is sent (Compression.none, fp16, bf16).
     """
     sent, ctx = _one_compressed(tensor, compression, "allreduce", name, process_set)
-    arguments = (sent, average, name, op, prescale_factor, postscale_factor, process_set)
     if _has_gradient(sent):
-        result = HorovodAllreduce.apply(*arguments)
+        result = HorovodAllreduce.apply(sent, average, name, op, prescale_factor, postscale_factor, process_set)
     else:
-        result = allreduced(*arguments)
+        result = operations.allreduce(sent, average, name, op, prescale_factor, postscale_factor, process_set)
     return compression.decompress(result, ctx)
-
-
-def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-               process_set=global_process_set):
-    """Replaces `tensor` by its reduction over the ranks, and returns it. Has no gradient."""
-    try:
-        meant = op
-        if op is None or op == Adasum or average is not None:
-            meant = reduction(op, average, process_set)
-        _core.allreduce(tensor, tensor, name, meant, prescale_factor, postscale_factor, process_set.process_set_id)
-    except HorovodInternalError:
-        raise
-    except REFUSALS as error:  # unless the runtime did, the other form finds out why, and tells the others
-        if getattr(error, "is_told", False):
-            raise refused(error, "allreduce", (tensor,), name, process_set)
-    else:
-        try:  # as adapter.written: a call more would cost more than all else here
-            bump((tensor,))
-        except NO_TENSORS:
-            pass
-        return tensor
-    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 class HorovodGroupedAllreduce(torch.autograd.Function):
@@ -151,7 +131,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
 
 def _compressed(tensors, compression, word, name, process_set):
     """(the tensors of a group as they are sent; what decompress needs of each, of all the type that they had, or None)."""
-    tensors = group_of(tensors, word, name, process_set)
+    tensors = operations.group_of(tensors, word, name, process_set)
     if compression is Compression.none:
         return tensors, None
     try:
@@ -160,7 +140,7 @@ def _compressed(tensors, compression, word, name, process_set):
             return packed, tensors[0].dtype
         return zip(*map(compression.compress, tensors))
     except Exception as error:  # pylint: disable=broad-except
-        raise refused(error, word, tensors, name, process_set, len(tensors))
+        raise operations.refused(error, word, tensors, name, process_set, len(tensors))
 
 
 def _decompressed(results, contexts, compression):
@@ -175,10 +155,10 @@ def _decompressed(results, contexts, compression):
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
                       postscale_factor=1.0, process_set=global_process_set):
     """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
-    tensors = group_of(tensors, "allreduce", name, process_set)
+    tensors = operations.group_of(tensors, "allreduce", name, process_set)
     packed = pack(tensors, compression)
     if packed is not None:  # memory that nobody else has
-        return unpack(group_reduced_in_place(packed, average, name, op, prescale_factor, postscale_factor, process_set),
+        return unpack(operations.group_reduced_in_place(packed, average, name, op, prescale_factor, postscale_factor, process_set),
                       tensors[0].dtype)
     sent, contexts = _compressed(tensors, compression, "allreduce", name, process_set)
     options = (average, name, op, prescale_factor, postscale_factor, process_set)
@@ -187,13 +167,6 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
     else:
         results = synchronize(grouped_allreduce_async(sent, *options))
     return _decompressed(results, contexts, compression)
-
-
-def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-                       process_set=global_process_set):
-    """Replaces `tensors` by their reductions, done together, and returns them as a tuple. Has no gradients."""
-    return synchronize(
-        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def _offset(output, process_set):
@@ -211,9 +184,9 @@ class HorovodAllgather(torch.autograd.Function):
         def finish(outputs):
             ctx.rows = tensor.shape[0]
             ctx.offset = _offset(outputs[0], process_set)
-            return adapter.from_output(outputs[0], tensor)
+            return from_output(outputs[0], tensor)
 
-        return synchronize(gather_async(tensor, name, process_set, finish))
+        return synchronize(operations.gather_async(tensor, name, process_set, finish))
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -237,9 +210,9 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
         def finish(outputs):
             ctx.places = [(_offset(output, process_set), tensor.shape[0]) for output, tensor in zip(outputs, tensors)]
-            return adapter.from_outputs(outputs, tensors)
+            return from_outputs(outputs, tensors)
 
-        return synchronize(grouped_gather_async(tensors, name, process_set, finish))
+        return synchronize(operations.grouped_gather_async(tensors, name, process_set, finish))
 
     @staticmethod
     def backward(ctx, *grad_output):
@@ -249,7 +222,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """The allgathers of `tensors`, done together: a tuple of new tensors, with gradients."""
-    tensors = group_of(tensors, "allgather", name, process_set)
+    tensors = operations.group_of(tensors, "allgather", name, process_set)
     if _has_gradient(*tensors):
         return HorovodGroupedAllgather.apply(name, process_set, *tensors)
     return synchronize(grouped_allgather_async(tensors, name, process_set))
@@ -261,7 +234,7 @@ class HorovodBroadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, root_rank, name, process_set: ProcessSet):
         ctx.is_root, ctx.process_set = rank() == root_rank, process_set
-        return broadcasted(tensor, root_rank, name, process_set)
+        return operations.broadcast(tensor, root_rank, name, process_set)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -273,25 +246,7 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """A new tensor with the values that `tensor` has on root_rank, a rank of the job; with gradient."""
     if _has_gradient(tensor):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
-    return broadcasted(tensor, root_rank, name, process_set)
-
-
-def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
-    """Replaces `tensor` by the values that it has on root_rank, and returns it. Has no gradient."""
-    try:
-        _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
-    except HorovodInternalError:
-        raise
-    except REFUSALS as error:
-        if getattr(error, "is_told", False):
-            raise refused(error, "broadcast", (tensor,), name, process_set)
-    else:
-        try:  # as adapter.written: a call more would cost more than all else here
-            bump((tensor,))
-        except NO_TENSORS:
-            pass
-        return tensor
-    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    return operations.broadcast(tensor, root_rank, name, process_set)
 
 
 class HorovodAlltoall(torch.autograd.Function):
@@ -344,7 +299,7 @@ class HorovodReducescatter(torch.autograd.Function):
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
         ctx.process_set = process_set
         ctx.factors = _gradient_factors(op, process_set, prescale_factor, postscale_factor)
-        return scattered(tensor, name, op, process_set, prescale_factor, postscale_factor)
+        return operations.reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -356,11 +311,10 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=Average, p
                   prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the average or sum of the ranks' tensors, with gradient."""
     sent, ctx = _one_compressed(tensor, compression, "reducescatter", name, process_set)
-    arguments = (sent, name, op, process_set, prescale_factor, postscale_factor)
     if _has_gradient(sent):
-        result = HorovodReducescatter.apply(*arguments)
+        result = HorovodReducescatter.apply(sent, name, op, process_set, prescale_factor, postscale_factor)
     else:
-        result = scattered(*arguments)
+        result = operations.reducescatter(sent, name, op, process_set, prescale_factor, postscale_factor)
     return compression.decompress(result, ctx)
 
 
@@ -399,8 +353,3 @@ def join(device=-1) -> int:
     Horovod's scripts, and has no effect.
     """
     return _core.join()
-
-
-def barrier(process_set=global_process_set):
-    """Waits until every rank of the process set has come here."""
-    _core.barrier(process_set.process_set_id)
