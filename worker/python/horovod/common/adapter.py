@@ -111,6 +111,7 @@ class Adapter:
 
     zeros_like = None  # (tensor): what is reduced for a factor of 0, which the runtime does not know. None: it is refused
     reduction = None  # (op, average, process_set): the reduction that is meant. None: as operations.reduction says
+    split_counts = None  # (splits): those of an alltoall as a list of integers, or None. None: the extension reads them
     unsupported = ValueError  # raised where a reducescatter does not know the reduction
 
     def rows_for(self, source, process_set):
@@ -121,16 +122,10 @@ class Adapter:
         rows = _core.reducescatter_rows(shape[0], process_set.rank(), process_set.size())
         return self.empty(source, (rows, *shape[1:]))
 
-    @staticmethod
-    def split_counts(splits):
-        """The splits of an alltoall as the extension takes them: a list, or a tensor of integers that it can read, or None."""
-        return splits
-
-    @staticmethod
-    def exchanged(result, counts, splits):
-        """What an alltoall returns: its result with a list of how many rows came from each rank; splits: the argument."""
+    def exchanged(self, outputs, like, splits, size):
+        """What an alltoall returns: its only output as a tensor, and how many rows came from each of `size` ranks."""
         del splits
-        return result, counts
+        return self.from_output(outputs[0], like), [outputs[0].rows_of(rank) for rank in range(size)]
 
     # --- Errors
 

@@ -78,6 +78,7 @@ class Operations:
         self.rows_for, self._rows_for_all, self._rooms_for = adapter.rows_for, adapter.rows_for_all, adapter.rooms_for
         self._from_output, self._from_outputs = adapter.from_output, adapter.from_outputs
         self._return_to, self._write_back, self._written = adapter.return_to, adapter.write_back, adapter.written
+        self._split_counts, self._exchanged = adapter.split_counts, adapter.exchanged
         self._reduction = adapter.reduction or reduction
         self._adapter = adapter  # what is asked for seldom
 
@@ -147,10 +148,13 @@ class Operations:
         float(prescale), float(postscale)  # TypeError for what is no number
         return [zeros_like(tensor) for tensor in tensors], 1.0, 1.0
 
-    def _room_for(self, tensor, source):
-        """Memory for a result with the shape of `tensor`; `source` is its dense(), a copy of our own is used again."""
+    def _rooms(self, tensors, sources):
+        """Memory for the results of a group; sources: dense() of each, of which copies of our own are used again."""
         _, empty_like, is_ours = self._memory
-        return source if is_ours and source is not tensor else empty_like(source)
+        if not is_ours:
+            return self._adapter.sequence(map(empty_like, sources))
+        return self._adapter.sequence(empty_like(source) if source is tensor else source
+                                      for tensor, source in zip(tensors, sources))
 
     def _keep_all(self, handle, tensors, targets):
         return handle if self._return_to is None else keep(handle, all_of([*map(self._return_to, tensors, targets)]))
@@ -258,7 +262,7 @@ class Operations:
                     return handle
             tensors, before, after = self._factors(tensors, prescale_factor, postscale_factor)
             sources = self._all_dense(tensors)
-            targets = self._adapter.sequence(map(self._room_for, tensors, sources))
+            targets = self._rooms(tensors, sources)
             handle = _core.grouped_allreduce_async(sources, targets, name, op, before, after, process_set.process_set_id)
         except Exception as error:  # pylint: disable=broad-except
             raise self.refused(error, "allreduce", tensors, name, process_set, len(tensors))
@@ -314,7 +318,12 @@ class Operations:
 
     def allgather_async(self, tensor, name=None, process_set=global_process_set):
         """Submits the concatenation of the ranks' tensors along the first dimension, which may differ between them."""
-        return self.gather_async(tensor, name, process_set, lambda outputs: self._from_output(outputs[0], tensor))
+        try:
+            handle = _core.allgather_async(self._dense(tensor), name, process_set.process_set_id)
+        except Exception as error:  # pylint: disable=broad-except
+            raise self.refused(error, "allgather", (tensor,), name, process_set)
+        from_output = self._from_output
+        return keep(handle, lambda outputs: from_output(outputs[0], tensor))
 
     def gather_async(self, tensor, name, process_set, finish):
         """Submits an allgather; synchronize gives finish(the runtime's outputs)."""
@@ -327,7 +336,8 @@ class Operations:
     def grouped_allgather_async(self, tensors, name=None, process_set=global_process_set):
         """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
         tensors = self.group_of(tensors, "allgather", name, process_set)
-        return self.grouped_gather_async(tensors, name, process_set, partial(self._from_outputs, likes=tensors))
+        from_outputs = self._from_outputs
+        return self.grouped_gather_async(tensors, name, process_set, lambda outputs: from_outputs(outputs, tensors))
 
     def grouped_gather_async(self, tensors, name, process_set, finish):
         """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
@@ -410,15 +420,12 @@ class Operations:
         each rank, of the type of splits, else int32).
         """
         try:
-            counts = self._adapter.split_counts(splits)
+            counts = splits if self._split_counts is None else self._split_counts(splits)
             handle = _core.alltoall_async(self._dense(tensor), counts, name, process_set.process_set_id)
         except Exception as error:  # pylint: disable=broad-except
             raise self.refused(error, "alltoall", (tensor,), name, process_set)
-        return keep(handle, partial(self._exchanged, tensor, splits, process_set.size()))
-
-    def _exchanged(self, tensor, splits, size, outputs):
-        output, = outputs
-        return self._adapter.exchanged(self._from_output(output, tensor), [output.rows_of(rank) for rank in range(size)], splits)
+        exchanged, size = self._exchanged, process_set.size()
+        return keep(handle, lambda outputs: exchanged(outputs, tensor, splits, size))
 
     # --- Reducescatter
 

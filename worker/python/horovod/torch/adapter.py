@@ -275,11 +275,14 @@ def split_counts(splits):
     return splits.tolist() or None
 
 
-def exchanged(result, counts, splits):
-    """What an alltoall returns: the counts as a tensor of the type of splits and on its device, else of int32."""
+def exchanged(outputs, like, splits, size):
+    """(received rows, rows received from each rank) of an alltoall: of the type and device of splits, else int32."""
+    received = [outputs[0].rows_of(rank) for rank in range(size)]
     if isinstance(splits, torch.Tensor):
-        return result, torch.tensor(counts, dtype=splits.dtype, device=splits.device)
-    return result, torch.tensor(counts, dtype=torch.int32)
+        received = torch.tensor(received, dtype=splits.dtype, device=splits.device)
+    else:
+        received = torch.tensor(received, dtype=torch.int32)
+    return from_output(outputs[0], like), received
 
 
 class UnsupportedReduction(ValueError, RuntimeError):

@@ -1,0 +1,106 @@
+"""The adapter of arrays: of NumPy's, and of all that shows its memory to it.
+
+Where NumPy is not installed, it is that of memory without a framework (horovod/common/adapter.py).
+"""
+from horovod import _core
+from horovod.common import refusals
+from horovod.common.adapter import Adapter
+
+try:
+    import numpy as _numpy
+except ImportError:
+    _numpy = None
+
+
+def _has_memory(array):
+    """Whether what shows an address shows one; NumPy would take other memory."""
+    return not hasattr(array, "data_ptr") or array.numel() == 0 or array.data_ptr() != 0
+
+
+def _dense(array):
+    """The array as one that lies in one piece: itself, where it does."""
+    if type(array) is not _numpy.ndarray:  # most are, and need no look at what else they could be
+        if hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
+            array = _from_tensor(array)
+        array = _numpy.asarray(array)
+    return _numpy.ascontiguousarray(array) if array.ndim else array
+
+
+def _from_tensor(tensor):
+    """What shows its memory by DLPack as an array of NumPy's; ValueError, which names the type, where NumPy has none."""
+    try:
+        if not _has_memory(tensor):
+            raise ValueError("the tensor has no memory of its own")
+        array = _numpy.from_dlpack(tensor.resolve_neg() if hasattr(tensor, "resolve_neg") else tensor)
+    except (BufferError, RuntimeError) as error:
+        raise ValueError(f"a tensor of {_type_of(tensor)} cannot be sent as an array: {refusals.reason_of(error)}") from error
+    library, dot, name = _type_of(tensor).rpartition(".")
+    if dot and library.isidentifier() and name != array.dtype.name:  # of less than a byte
+        raise ValueError(f"a tensor of {library}.{name} cannot be sent as an array: its elements are no {array.dtype.name}")
+    return array
+
+
+def _type_of(tensor):
+    return str(getattr(tensor, "dtype", type(tensor)))
+
+
+class ArrayAdapter(Adapter):
+    """What the operations need of arrays; see Adapter. Texts speak of arrays."""
+
+    if _numpy is not None:
+        dense = staticmethod(_dense)
+
+        @staticmethod
+        def empty(source, shape):
+            return _numpy.empty(shape, source.dtype)
+
+        @staticmethod
+        def empty_like(source):  # NumPy's own takes longer
+            return _numpy.empty(source.shape, source.dtype)
+
+        @staticmethod
+        def from_output(output, like):
+            return _numpy.asarray(output)
+
+    sequence = list
+
+    @staticmethod
+    def reduction(op, average, process_set):
+        """The runtime refuses what it does not know."""
+        return op
+
+    def all_dense(self, tensors):
+        """What is wrong with one of a group says which one it is."""
+        arrays = []
+        for array in tensors:
+            try:
+                arrays.append(self.dense(array))
+            except (TypeError, ValueError) as error:
+                if len(tensors) == 1:
+                    raise
+                raise type(error)(f"tensor {len(arrays) + 1} of {len(tensors)}: {error}") from error
+        return arrays
+
+    @staticmethod
+    def group(tensors):
+        """ValueError when there are none."""
+        arrays = list(tensors)
+        if not arrays:
+            raise ValueError("A group needs at least one array.")
+        return arrays
+
+    def rows_for(self, source, process_set):
+        shape = source.shape
+        if not shape:
+            raise ValueError("reducescatter: an array without dimensions has no rows to scatter")
+        rows = _core.reducescatter_rows(shape[0], process_set.rank() or 0, process_set.size() or 1)
+        return self.empty(source, (rows, *shape[1:]))
+
+    def exchanged(self, outputs, like, splits, size):
+        """The counts only where there were splits."""
+        return self.from_output(outputs[0], like) if splits is None else super().exchanged(outputs, like, splits, size)
+
+    @staticmethod
+    def explained(tensors, process_set, name=None):
+        """The extension's refusals name what is wrong."""
+        return None, None
