@@ -98,3 +98,18 @@ class HorovodBasics:
     ccl_built = staticmethod(_core.ccl_built)
     cuda_built = staticmethod(_core.cuda_built)
     rocm_built = staticmethod(_core.rocm_built)
+
+
+# The same as names of a module, for those of frameworks to import.
+basics = HorovodBasics()
+Average, Sum, Adasum, Min, Max, Product = (
+    basics.Average, basics.Sum, basics.Adasum, basics.Min, basics.Max, basics.Product)
+init, shutdown, is_initialized = basics.init, basics.shutdown, basics.is_initialized
+start_timeline, stop_timeline = basics.start_timeline, basics.stop_timeline
+size, local_size, cross_size = basics.size, basics.local_size, basics.cross_size
+rank, local_rank, cross_rank = basics.rank, basics.local_rank, basics.cross_rank
+is_homogeneous, mpi_threads_supported = basics.is_homogeneous, basics.mpi_threads_supported
+mpi_enabled, mpi_built, gloo_enabled, gloo_built = (
+    basics.mpi_enabled, basics.mpi_built, basics.gloo_enabled, basics.gloo_built)
+nccl_built, ddl_built, ccl_built, cuda_built, rocm_built = (
+    basics.nccl_built, basics.ddl_built, basics.ccl_built, basics.cuda_built, basics.rocm_built)

@@ -18,7 +18,7 @@ from functools import partial
 from horovod import _core
 from horovod.common import refusals
 from horovod.common.adapter import each
-from horovod.common.basics import HorovodBasics
+from horovod.common.basics import Adasum, Average, HorovodBasics, Sum
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
@@ -26,8 +26,6 @@ from horovod.common.util import get_average_backwards_compatibility_fun
 synchronize = _core.synchronize
 keep = _core.attach  # (handle, what synchronize returns, or a function of the runtime's outputs) -> handle
 _allreduce, _broadcast = _core.allreduce, _core.broadcast  # found in one step, where that counts
-
-Average, Sum, Adasum = HorovodBasics.Average, HorovodBasics.Sum, HorovodBasics.Adasum
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(HorovodBasics)
 

@@ -11,8 +11,6 @@ from horovod.common.exceptions import HorovodVersionMismatchError, get_version_m
 
 _cache = functools.lru_cache(maxsize=None)  # for functions whose answer stays the same
 
-_FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "keras": "keras", "mxnet": "mxnet"}
-
 
 def get_ext_suffix():
     """How the file names of extension modules end."""
@@ -34,12 +32,11 @@ def check_extension(ext_name, ext_env_var, pkg_path, *args):
 
 
 def extension_available(ext_base_name, verbose=False):
-    """Whether Horovod can be used with a framework: "torch", "tensorflow", ..."""
-    name = _FRAMEWORKS.get(ext_base_name, ext_base_name)
-    is_there = (importlib.util.find_spec(name) is not None
-                and importlib.util.find_spec(f"horovod.{name}") is not None)
+    """Whether Horovod can be used with a framework, which is named as its package."""
+    is_there = (importlib.util.find_spec(ext_base_name) is not None
+                and importlib.util.find_spec(f"horovod.{ext_base_name}") is not None)
     if verbose:
-        print(f"{name}: {'available' if is_there else 'not available'}")
+        print(f"{ext_base_name}: {'available' if is_there else 'not available'}")
     return is_there
 
 

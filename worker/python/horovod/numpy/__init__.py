@@ -5,32 +5,15 @@ DLPack. Results are NumPy's where that is installed, else memoryviews. Functions
 array; those with `_async` return a handle for synchronize().
 """
 from horovod import _core
-from horovod.common.basics import HorovodBasics as _HorovodBasics
+from horovod.common.basics import (  # noqa: F401
+    Adasum, Average, Max, Min, Product, Sum, cross_rank, cross_size, init, is_homogeneous, is_initialized, local_rank,
+    local_size, mpi_threads_supported, rank, shutdown, size, start_timeline, stop_timeline)
 from horovod.common.exceptions import HorovodInternalError  # noqa: F401
 from horovod.common.operations import Operations as _Operations
 from horovod.common.operations import barrier  # noqa: F401
-from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
-                                         remove_process_set)
+from horovod.common.process_sets import (  # noqa: F401
+    ProcessSet, add_process_set, global_process_set, remove_process_set)
 from horovod.numpy.adapter import ArrayAdapter as _ArrayAdapter
-
-_basics = _HorovodBasics(__file__)
-
-Average, Sum, Adasum = _basics.Average, _basics.Sum, _basics.Adasum
-Min, Max, Product = _basics.Min, _basics.Max, _basics.Product
-
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-rank = _basics.rank
-size = _basics.size
-local_rank = _basics.local_rank
-local_size = _basics.local_size
-cross_rank = _basics.cross_rank
-cross_size = _basics.cross_size
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
 
 operations = _Operations(_ArrayAdapter(), __name__)
 

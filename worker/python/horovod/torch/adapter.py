@@ -15,11 +15,6 @@ from horovod.common.adapter import Adapter
 from horovod.common.operations import NO_TENSORS
 
 
-def is_supported(dtype):
-    """Whether elements of this type can be sent."""
-    return dtype in _DTYPES
-
-
 _DTYPES = {getattr(torch, name) for name in
            ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64",
             "bfloat16", "bool") if hasattr(torch, name)}

@@ -8,20 +8,10 @@ from functools import partial
 import torch
 
 from horovod.common import refusals
-from horovod.common.basics import HorovodBasics
-from horovod.common.operations import (  # noqa: F401
-    REFUSALS, Operations, SparseHandle, handle_average_backwards_compatibility, keep, reduction, synchronize)
+from horovod.common.basics import Average, Sum
+from horovod.common.operations import Operations, SparseHandle, reduction
 from horovod.common.process_sets import global_process_set
 from horovod.torch.adapter import TorchAdapter, UnsupportedReduction, check_is_tensor, type_of  # noqa: F401
-
-_basics = HorovodBasics(__file__)
-
-Average = _basics.Average
-Sum = _basics.Sum
-Adasum = _basics.Adasum
-Min = _basics.Min
-Max = _basics.Max
-Product = _basics.Product
 
 operations = Operations(TorchAdapter(), __name__)
 allreduce_async = operations.allreduce_async

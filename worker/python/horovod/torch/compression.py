@@ -7,35 +7,8 @@ from operator import attrgetter, methodcaller
 
 import torch
 
+from horovod.common.compression import Compressor, NoneCompressor
 from horovod.torch.adapter import check_supported
-
-
-class Compressor:
-    """Interface of compressors; both methods are static."""
-
-    @staticmethod
-    def compress(tensor):
-        """Returns (tensor to send, what decompress needs to know)."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        """Returns the received tensor in its own type; ctx is from compress."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor):
-        """Returns (tensor, None)."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        """Returns tensor."""
-        return tensor
 
 
 def _narrow(tensor, dtype):

@@ -1,18 +1,11 @@
 """What ranks tell each other outside of the gradients: parameters, optimizer state, objects."""
 import collections.abc
-import itertools
-import pickle
 
 import torch
 
 from horovod.common import refusals
-from horovod.torch.mpi_ops import (allgather, broadcast_, broadcast_async_, global_process_set,
-                                   rank, synchronize)
-
-try:
-    import cloudpickle as pickler  # also functions and classes of the script itself
-except ImportError:
-    pickler = pickle
+from horovod.common.objects import allgather_object, broadcast_object  # noqa: F401
+from horovod.torch.mpi_ops import broadcast_async_, global_process_set, rank, synchronize
 
 
 def broadcast_parameters(params, root_rank):
@@ -160,47 +153,3 @@ def _take_over(holder, parameter, described, place, tensors):
             value = value.tensor(holder.get(key), parameter)
             tensors.append((_name_of(place, key), value))
         holder[key] = value
-
-
-def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """The root's object, on every rank; what the others pass is not looked at.
-
-    Objects travel pickled: any that pickle (cloudpickle, where it is installed) can carry.
-    """
-    name = name or "broadcast_object"
-    is_root = rank() == root_rank
-    data = _pickled(obj, "broadcast", f"{name}.size", process_set) if is_root else b""
-    length = torch.tensor([len(data)], dtype=torch.int64)
-    broadcast_(length, root_rank, f"{name}.size", process_set)
-    data = data or bytearray(int(length))
-    broadcast_(_bytes(data), root_rank, f"{name}.data", process_set)
-    return obj if is_root else pickle.loads(data)
-
-
-def allgather_object(obj, name=None):
-    """The objects of all ranks, a list in the order of the ranks."""
-    return gather_objects(obj, name or "allgather_object", global_process_set)
-
-
-def gather_objects(obj, name, process_set):
-    """The same in a process set, in the order of its ranks."""
-    data = _pickled(obj, "allgather", f"{name}.size", process_set)
-    lengths = allgather(torch.tensor([len(data)], dtype=torch.int64), f"{name}.size", process_set).tolist()
-    gathered = bytearray(sum(lengths))
-    _bytes(gathered).copy_(allgather(_bytes(data), f"{name}.data", process_set))
-    view, ends = memoryview(gathered), itertools.accumulate(lengths)
-    return [pickle.loads(view[end - length:end]) for end, length in zip(ends, lengths)]
-
-
-def _pickled(obj, word, name, process_set):
-    """The object as bytes; where that fails, so does the collective that the other ranks begin with."""
-    try:
-        return bytearray(pickler.dumps(obj))
-    except Exception as error:  # pylint: disable=broad-except
-        refusals.tell(error, word, name, process_set)
-        raise
-
-
-def _bytes(data):
-    """A tensor of the memory of a bytearray."""
-    return torch.frombuffer(data, dtype=torch.uint8)

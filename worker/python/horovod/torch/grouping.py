@@ -9,8 +9,8 @@ import contextlib
 import dataclasses
 
 from horovod.common import refusals
+from horovod.common.objects import broadcast_object, gather_objects
 from horovod.common.util import split_list
-from horovod.torch.functions import broadcast_object, gather_objects
 from horovod.torch.mpi_ops import rank
 
 _NAME = "DistributedOptimizer.groups"

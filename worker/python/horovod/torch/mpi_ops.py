@@ -10,45 +10,28 @@ from operator import attrgetter
 import torch
 
 from horovod import _core
+from horovod.common.basics import (  # noqa: F401
+    Adasum, Average, Max, Min, Product, Sum, basics as _basics, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
+    gloo_built, gloo_enabled, is_homogeneous, is_initialized, local_rank, local_size, mpi_built, mpi_enabled,
+    mpi_threads_supported, nccl_built, rank, rocm_built, size, start_timeline, stop_timeline)
 from horovod.common.exceptions import HorovodInternalError  # noqa: F401 (part of the interface)
+from horovod.common.operations import barrier, handle_average_backwards_compatibility, poll, synchronize  # noqa: F401
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
 from horovod.common.process_sets import _setup as _setup_process_sets  # noqa: F401 (forks import it)
 from horovod.common.util import (check_installed_version, get_average_backwards_compatibility_fun,  # noqa: F401
                                  gpu_available, num_rank_is_power_2)
-from horovod.common.operations import barrier, poll, synchronize  # noqa: F401
 from horovod.torch import mpi_lib_v2 as mpi_lib  # noqa: F401
 from horovod.torch.adapter import from_output, from_outputs
 from horovod.torch.asynchronous import (  # noqa: F401
-    Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_, alltoall_async,
-    broadcast_async, broadcast_async_, grouped_allgather_async, grouped_allreduce_async, grouped_allreduce_async_,
-    grouped_reducescatter_async, handle_average_backwards_compatibility, operations, reducescatter_async, sparse_allreduce_async)
+    allgather_async, allreduce_async, allreduce_async_, alltoall_async, broadcast_async, broadcast_async_,
+    grouped_allgather_async, grouped_allreduce_async, grouped_allreduce_async_, grouped_reducescatter_async, operations,
+    reducescatter_async, sparse_allreduce_async)
 from horovod.torch.compression import Compression, pack, unpack
 from horovod.torch.outputs import (  # noqa: F401
     _allgather_async, _allreduce_async, _alltoall_async, _broadcast_async, _grouped_allgather_async,
     _grouped_allreduce_async, _grouped_reducescatter_async, _reducescatter_async)
 
 _NULL = ""
-
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-size = _basics.size
-local_size = _basics.local_size
-cross_size = _basics.cross_size
-rank = _basics.rank
-local_rank = _basics.local_rank
-cross_rank = _basics.cross_rank
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
 
 
 def init(*args, **kwargs):

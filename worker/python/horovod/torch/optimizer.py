@@ -11,8 +11,8 @@ import weakref
 
 import torch
 
+from horovod.common.operations import reduction
 from horovod.torch import grouping
-from horovod.torch.asynchronous import reduction
 from horovod.torch.compression import Compression
 from horovod.torch.gradients import Gradients, Passes, copied_names
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Min, ProcessSet, Product, Sum, allreduce_async_,

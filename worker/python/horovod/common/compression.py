@@ -1,0 +1,29 @@
+"""What a compressor is: how tensors are sent in another type than their own. Frameworks have those of their types."""
+
+
+class Compressor:
+    """Interface of compressors; both methods are static."""
+
+    @staticmethod
+    def compress(tensor):
+        """Returns (tensor to send, what decompress needs to know)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        """Returns the received tensor in its own type; ctx is from compress."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """Sends tensors as they are."""
+
+    @staticmethod
+    def compress(tensor):
+        """Returns (tensor, None)."""
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        """Returns tensor."""
+        return tensor

@@ -1,0 +1,59 @@
+"""Objects of Python that the ranks send each other: pickled, as bytes, for which no framework is needed."""
+import array
+import itertools
+import pickle
+
+from horovod import _core
+from horovod.common import refusals
+from horovod.common.adapter import Adapter
+from horovod.common.operations import Operations, synchronize
+from horovod.common.process_sets import global_process_set
+
+try:
+    import cloudpickle as pickler  # also functions and classes of the script itself
+except ImportError:
+    pickler = pickle
+
+operations = Operations(Adapter(), __name__)
+
+
+def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
+    """The root's object, on every rank; what the others pass is not looked at.
+
+    Objects travel pickled: any that pickle (cloudpickle, where it is installed) can carry.
+    """
+    name = name or "broadcast_object"
+    is_root = _core.rank() == root_rank
+    data = _pickled(obj, "broadcast", f"{name}.size", process_set) if is_root else b""
+    length = _number(len(data))
+    operations.broadcast_(length, root_rank, f"{name}.size", process_set)
+    data = data or bytearray(length[0])
+    operations.broadcast_(data, root_rank, f"{name}.data", process_set)
+    return obj if is_root else pickle.loads(data)
+
+
+def allgather_object(obj, name=None):
+    """The objects of all ranks, a list in the order of the ranks."""
+    return gather_objects(obj, name or "allgather_object", global_process_set)
+
+
+def gather_objects(obj, name, process_set):
+    """The same in a process set, in the order of its ranks."""
+    data = _pickled(obj, "allgather", f"{name}.size", process_set)
+    lengths = synchronize(operations.allgather_async(_number(len(data)), f"{name}.size", process_set)).tolist()
+    gathered = synchronize(operations.allgather_async(data, f"{name}.data", process_set))
+    return [pickle.loads(gathered[end - length:end]) for end, length in zip(itertools.accumulate(lengths), lengths)]
+
+
+def _number(n):
+    """An array of one integer of 64 bits."""
+    return array.array("q", [n])
+
+
+def _pickled(obj, word, name, process_set):
+    """The object as bytes; where that fails, so does the collective that the other ranks begin with."""
+    try:
+        return bytearray(pickler.dumps(obj))
+    except Exception as error:  # pylint: disable=broad-except
+        refusals.tell(error, word, name, process_set)
+        raise
