@@ -14,8 +14,8 @@
 
 #include "tests/bench/placement.h"
 #include "tests/bench/timing.h"
-#include "worker/transport/hybrid.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/hybrid/hybrid.h"
+#include "worker/transport/mpi/mpi.h"
 
 #define BLOCKS 6
 #define MAX_MEASUREMENTS 50

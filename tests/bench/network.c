@@ -24,7 +24,7 @@
 
 #include "tests/bench/timing.h"
 #include "worker/reduce/reduce.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/mpi/mpi.h"
 
 #define BLOCKS 5
 #define MAX_TIMES 41

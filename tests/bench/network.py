@@ -19,7 +19,7 @@ ARMS = {TCP: (2, ["--bind-to", "core", "--mca", "btl", "self,tcp", "--mca", "btl
                              "btl_tcp_if_include", "lo"])}
 DOUBLING, RABENSEIFNER, RING = ALGORITHMS = ("doubling", "rabenseifner", "ring")
 EAGER_BYTES, ASKED_BYTES = 60 << 10, 64 << 10  # up to here a message goes at once; from 64 KiB on Open MPI asks first
-# As worker/transport/mpi_steps.c has them: a payload goes in runs of so many bytes.
+# As worker/transport/mpi/steps.c has them: a payload goes in runs of so many bytes.
 RUN_BYTES, BLOCK_BYTES, RUNS = 1 << 20, 64 << 10, 4
 NEVER, MANY = 2 ** 63 - 1, 2 ** 31 - 1
 SIZES = [round(2 ** (k / 4)) for k in range(32, 121)]  # 256 B to 1 GiB

@@ -1,7 +1,7 @@
 /*
  * The schedules of the three algorithms over a simulated cluster: compiled by smpicc and run by
- * smpirun, from script/bench simgrid. Messages and their order are those of mpi_steps.c, one run at
- * a time; adding up is given to the simulator as work.
+ * smpirun, from script/bench simgrid. Messages and their order are those of
+ * worker/transport/mpi/steps.c, one run at a time; adding up is given to the simulator as work.
  *
  * network_smpi LAST BYTES ... prints a JSON line per size and algorithm: simulated microseconds of
  * the slowest rank, for the algorithms up to the one named LAST. Payloads are one shared buffer:

@@ -286,8 +286,10 @@ def file_rules():
 
 
 # A folder of which one header declares what several files have: its functions may have the folder's prefix as well.
-FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/negotiate": "engine", "worker/engine/state": "engine",
-           "worker/engine/submit": "engine", "worker/engine/wait": "engine", "worker/reduce": "reduce"}
+FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/negotiate": "engine",
+           "worker/engine/state": "engine", "worker/engine/submit": "engine", "worker/engine/wait": "engine",
+           "worker/reduce": "reduce", "worker/transport/hosts": "hosts", "worker/transport/hybrid": "hybrid",
+           "worker/transport/mpi": "mpi", "worker/transport/shm": "shm"}
 
 # In front of the module's name, where modules of another folder are called alike.
 ROOMS = {"operator/kube": "kube", "worker/api": "api", "worker/launch": "launch", "worker/launch/core": "launch",

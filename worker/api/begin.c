@@ -12,7 +12,7 @@
 #include "base/rank_state.h"
 #include "worker/api/begin.h"
 #include "worker/api/providers.h"
-#include "worker/transport/hybrid.h"
+#include "worker/transport/hybrid/hybrid.h"
 
 #define IDLE_POLL_NS 50000000
 #define GRACE_NS 300000000

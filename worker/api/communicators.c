@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 #include "worker/api/api_internal.h"
-#include "worker/transport/mpi_bootstrap.h"
-#include "worker/transport/mpi_comms.h"
+#include "worker/transport/mpi/bootstrap.h"
+#include "worker/transport/mpi/comms.h"
 
 bool horovod_init_multi_comm(const void *comms, int n_comms, const int *process_set_ranks,
                              const int *process_set_sizes, int n_process_sets)

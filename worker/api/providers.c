@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "worker/transport/mpi_bootstrap.h"
+#include "worker/transport/mpi/bootstrap.h"
 
 /* Those who can begin a job come first, in the order of preference. */
 static const struct hvd_provider providers[] = {

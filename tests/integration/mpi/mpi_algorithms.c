@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/unit/worker/transport/every_kind.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/mpi/mpi.h"
 
 #define COUNT 100003
 #define SHIFT 777

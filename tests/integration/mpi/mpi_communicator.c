@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/worker/transport/conformance.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/mpi/mpi.h"
 
 static int world_rank;
 static int world_size;

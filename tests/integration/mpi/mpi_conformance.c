@@ -7,7 +7,7 @@
 
 #include "tests/unit/worker/transport/conformance.h"
 #include "tests/unit/worker/transport/every_kind.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/mpi/mpi.h"
 
 int main(int argc, char **argv)
 {

@@ -8,8 +8,8 @@
 
 #include "tests/unit/worker/transport/conformance.h"
 #include "tests/unit/worker/transport/every_kind.h"
-#include "worker/transport/hybrid.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/hybrid/hybrid.h"
+#include "worker/transport/mpi/mpi.h"
 
 int main(int argc, char **argv)
 {

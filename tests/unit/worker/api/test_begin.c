@@ -13,7 +13,7 @@
 
 #include "tests/unit/worker/api/sim_bootstrap.h"
 #include "worker/engine/engine.h"
-#include "worker/transport/hybrid.h"
+#include "worker/transport/hybrid/hybrid.h"
 
 #define RANKS_MAX 4
 #define N_JOBS 5

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "tests/unit/worker/engine/world.h"
-#include "tests/unit/worker/transport/shm_world.h"
+#include "tests/unit/worker/transport/shm/shm_world.h"
 
 #define QUIET_NS 300000000
 #define TIMEOUT_NS 20000000000

@@ -1,0 +1,78 @@
+/*
+ * A full folder for temporary files, before MPI_Init. A rank reads what its launcher's PMIx has
+ * written there: of a full folder Open MPI 4 leaves empty files. A process alone starts a launcher
+ * of its own, whose PMIx allocates 8 MiB at once with Open MPI 4 and nothing with Open MPI 5.
+ */
+#include "worker/transport/mpi/room.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define SEGMENT "initial-pmix_shared-segment-0"
+#define ROOM_4 ((uint64_t)8300 << 10)
+#define ROOM_FILES 64
+#define REMEDY "remove files there, or set TMPDIR to a folder with room"
+
+/* Whether the launcher could not write what ranks are to read in the folder. */
+static bool is_empty(const char *folder)
+{
+    struct stat about;
+    char path[4096];
+
+    return folder && snprintf(path, sizeof(path), "%s/" SEGMENT, folder) < (int)sizeof(path) &&
+           stat(path, &about) == 0 && about.st_size == 0;
+}
+
+/* Where Open MPI keeps the files of a process alone. */
+static const char *place_alone(void)
+{
+    static const char *const names[] = {"OMPI_MCA_orte_tmpdir_base",
+                                        "OMPI_MCA_orte_local_tmpdir_base", "TMPDIR", "TEMP", "TMP"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (getenv(names[i]))
+            return getenv(names[i]);
+    return "/tmp";
+}
+
+/* Whether a process alone can begin with what is left there. */
+static bool is_full(const struct statvfs *about)
+{
+    const bool is_root = geteuid() == 0;
+    const uint64_t bytes = (is_root ? about->f_bfree : about->f_bavail) * (uint64_t)about->f_frsize;
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int len = 0;
+
+    (void)MPI_Get_library_version(version, &len);
+    if (about->f_files > 0 && (is_root ? about->f_ffree : about->f_favail) < ROOM_FILES)
+        return true;
+    return strncmp(version, "Open MPI v4.", 12) == 0 && bytes < ROOM_4;
+}
+
+hvd_status_t hvd_mpi_check_room(struct hvd_err *err)
+{
+    const char *const served[] = {getenv("PMIX_DSTORE_ESH_BASE_PATH"),
+                                  getenv("PMIX_DSTORE_21_BASE_PATH")};
+    struct statvfs about;
+
+    for (size_t i = 0; i < 2; i++)
+        if (is_empty(served[i]))
+            return HVD_FAIL(err, HVD_ERR_SYSTEM, ENOSPC,
+                            "mpirun had no room for its temporary files in %.300s: " REMEDY,
+                            served[i]);
+    if (getenv("PMIX_RANK") || getenv("OMPI_COMM_WORLD_RANK"))
+        return HVD_OK;
+    if (statvfs(place_alone(), &about) == 0 && is_full(&about))
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, ENOSPC,
+                        "no room in %.300s for MPI's temporary files (9 MiB): " REMEDY,
+                        place_alone());
+    return HVD_OK;
+}

@@ -1,0 +1,228 @@
+/*
+ * The collectives of a rank in the order they were started, round by round; shm_internal.h says
+ * what a round is. Whoever calls start or test moves on whatever can be moved; nobody waits here
+ * for longer than it takes a peer on another processor to write a flag.
+ */
+#include "base/mem.h"
+#include "worker/transport/shm/shm_internal.h"
+
+#define BUSY_MAX 256 /* rounds in a call: control messages want their turn */
+
+/* Whether every rank has posted so many rounds. `which` is the round whose cells say so. */
+static bool all_posted(const struct hvd_shm *s, uint64_t rounds)
+{
+    for (int rank = 0; rank < s->shape.n_ranks; rank++)
+        if (atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 1)->posted, memory_order_acquire) <
+            rounds)
+            return false;
+    return true;
+}
+
+static bool is_ready(const struct hvd_shm *s, const struct hvd_shm_move *mv)
+{
+    if (!mv->is_posted)
+        return s->round == 0 || all_posted(s, s->round);
+    if (mv->waits_for < 0)
+        return all_posted(s, s->round + 1);
+    return atomic_load_explicit(&hvd_shm_cell(s, mv->waits_for, s->round)->posted,
+                                memory_order_acquire) > s->round;
+}
+
+/* All collectives wait for the first one, which waits for those who have not posted their round. */
+int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
+{
+    const struct hvd_shm *s = (const struct hvd_shm *)t;
+    const struct hvd_shm_move *mv = s->first;
+    int n = 0;
+
+    (void)c;
+    if (!mv || (!mv->is_posted && s->round == 0))
+        return 0;
+    const uint64_t rounds = s->round + mv->is_posted;
+    for (int rank = 0; rank < s->shape.n_ranks && n < room; rank++) {
+        const bool counts = !mv->is_posted || mv->waits_for < 0 || mv->waits_for == rank;
+        if (counts && atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 1)->posted,
+                                           memory_order_acquire) < rounds)
+            ranks[n++] = s->names[rank];
+    }
+    return n;
+}
+
+/* Half rounds: all collectives move in them, one after the other. */
+uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c)
+{
+    const struct hvd_shm *s = (const struct hvd_shm *)t;
+
+    (void)c;
+    return 2 * s->round + (s->first && s->first->is_posted);
+}
+
+static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    mv->steps->write(s, mv);
+    atomic_store_explicit(&hvd_shm_cell(s, s->base.topology.rank, s->round)->posted, s->round + 1,
+                          memory_order_release);
+    mv->is_posted = true;
+    hvd_shm_ring_doorbells(s);
+}
+
+/* Takes the first collective half a round further; it is ready. */
+static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    if (!mv->is_posted) {
+        post(s, mv);
+        return;
+    }
+    mv->is_done = mv->steps->read(s, mv);
+    mv->is_posted = false;
+    s->round++;
+    s->counts.rounds++;
+    if (!mv->is_done)
+        return;
+    s->first = mv->next;
+    if (!s->first)
+        s->last = NULL;
+    hvd_free(mv->input_copy);
+    mv->input_copy = NULL;
+}
+
+/* Goes on as far as it goes, and looks n_spins times for more. */
+static bool progress(struct hvd_shm *s, unsigned n_spins)
+{
+    bool progressed = false;
+
+    for (int busy = 0; s->first && !s->is_broken && busy < BUSY_MAX; busy++) {
+        unsigned n = 0;
+        while (!is_ready(s, s->first) && n < n_spins)
+            n++;
+        if (n == n_spins && !is_ready(s, s->first))
+            break;
+        advance(s, s->first);
+        progressed = true;
+    }
+    return progressed;
+}
+
+bool hvd_shm_can_move(const struct hvd_shm *s)
+{
+    return s->first && !s->is_broken && is_ready(s, s->first);
+}
+
+static struct hvd_shm_move *take_move(struct hvd_shm *s)
+{
+    struct hvd_shm_move *mv = s->spare;
+
+    if (!mv)
+        return hvd_calloc(1, sizeof(*mv));
+    s->spare = mv->next;
+    return mv;
+}
+
+static void put_back(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    mv->next = s->spare;
+    s->spare = mv;
+}
+
+static hvd_status_t prepare(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err)
+{
+    switch ((int)mv->c->op) {
+    case HVD_ALLREDUCE:
+        hvd_shm_prepare_allreduce(s, mv);
+        return HVD_OK;
+    case HVD_BROADCAST:
+        hvd_shm_prepare_broadcast(s, mv);
+        return HVD_OK;
+    case HVD_ALLGATHER:
+        hvd_shm_prepare_allgather(s, mv);
+        return HVD_OK;
+    case HVD_ALLTOALL:
+        return hvd_shm_prepare_alltoall(s, mv, err);
+    case HVD_REDUCESCATTER:
+        hvd_shm_prepare_reducescatter(s, mv);
+        return HVD_OK;
+    default:
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s moves no data", hvd_op_name((int)mv->c->op));
+    }
+}
+
+hvd_status_t hvd_shm_start(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err)
+{
+    struct hvd_shm *s = (struct hvd_shm *)t;
+    struct hvd_shm_move *mv = take_move(s);
+
+    if (!mv)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
+    hvd_shm_tune_once(s);
+    *mv = (struct hvd_shm_move){.c = c, .waits_for = -1};
+    hvd_status_t st = prepare(s, mv, err);
+    if (st != HVD_OK) {
+        put_back(s, mv);
+        return st;
+    }
+    c->_state = mv;
+    if (s->last)
+        s->last->next = mv;
+    else
+        s->first = mv;
+    s->last = mv;
+    progress(s, 1);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err)
+{
+    struct hvd_shm *s = (struct hvd_shm *)t;
+    struct hvd_shm_move *mv = c->_state;
+
+    if (!mv->is_done && !progress(s, s->n_spins)) {
+        hvd_shm_flush(s);
+        hvd_shm_check_alive(s);
+    }
+    if (!mv->is_done && s->lost >= 0)
+        return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
+                        "rank %d is lost: its process ended during the job", s->names[s->lost]);
+    if (!mv->is_done)
+        return HVD_INPROGRESS;
+    put_back(s, mv);
+    c->_state = NULL;
+    return HVD_OK;
+}
+
+/* The rounds of the ranks are out of step from here on: nothing moves any more. */
+void hvd_shm_abandon(struct hvd_transport *t, struct hvd_collective *c)
+{
+    struct hvd_shm *s = (struct hvd_shm *)t;
+    struct hvd_shm_move *mv = c->_state;
+    struct hvd_shm_move *last = NULL;
+
+    s->is_broken = s->is_broken || !mv->is_done;
+    for (struct hvd_shm_move **at = &s->first; *at;) {
+        if (*at == mv) {
+            *at = mv->next;
+            continue;
+        }
+        last = *at;
+        at = &last->next;
+    }
+    s->last = last;
+    hvd_free(mv->input_copy);
+    mv->input_copy = NULL;
+    c->_state = NULL;
+    put_back(s, mv);
+}
+
+void hvd_shm_moves_fini(struct hvd_shm *s)
+{
+    while (s->first) {
+        struct hvd_shm_move *next = s->first->next;
+        hvd_free(s->first->input_copy);
+        hvd_free(s->first);
+        s->first = next;
+    }
+    while (s->spare) {
+        struct hvd_shm_move *next = s->spare->next;
+        hvd_free(s->spare);
+        s->spare = next;
+    }
+}
