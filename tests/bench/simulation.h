@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "worker/transport/loggp.h"
+#include "tests/sim/loggp.h"
 
 /*
  * The negotiation of thousands of ranks in one process: the real coordinator, the real aggregators,

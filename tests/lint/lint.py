@@ -188,6 +188,7 @@ LAYERS = {
     "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",
                    "worker/device", "worker/engine"],
     "worker/launch": ["base"],
+    "tests/sim": ["base", "worker/core", "worker/reduce", "worker/transport"],
 }
 
 
@@ -317,7 +318,7 @@ def function_names():
     """A function of several files begins with hvd_ and its module, which is its file."""
     found = []
     for name in files(".c"):
-        if not name.startswith(("base/", "operator/", "worker/")):
+        if not name.startswith(("base/", "operator/", "worker/", "tests/sim/")):
             continue
         folder = name.rsplit("/", 1)[0]
         starts = [re.escape(module) for module in modules_of(name)]

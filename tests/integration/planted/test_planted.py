@@ -21,7 +21,7 @@ BUGS = {
         r"(if \(w != self && !is_waiter_done\(e, w\)\) \{\n)\s*pthread_cond_signal\(&w->cond\);\n", r"\1",
         r"a lost wake-up: all \d+ threads wait|not at its end"),
     "a wrong reduction order": (
-        "worker/transport/sim.c",
+        "tests/sim/sim.c",
         r"(char \*reduce_all\(.*?)for \(int i = 1; i < r->set->size; i\+\+\) \{",
         r"\1for (int i = r->set->size - 1; i > 0; i--) {",
         r"not added in rank order"),

@@ -1,7 +1,7 @@
 #ifndef HVD_TESTS_UNIT_WORKER_API_SIM_BOOTSTRAP_H
 #define HVD_TESTS_UNIT_WORKER_API_SIM_BOOTSTRAP_H
 
-#include "worker/transport/sim.h"
+#include "tests/sim/sim.h"
 
 /*
  * The process as rank 0 of a simulated world: the only provider of a program that links this file

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/sim/sim.h"
 #include "tests/unit/worker/engine/programs.h"
-#include "worker/transport/sim.h"
 
 /* What the generator, the oracle and the run of random programs share. */
 

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/sim/sim.h"
 #include "tests/unit/worker/device/fake.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/state/output.h"
-#include "worker/transport/sim.h"
 
 #define MAX_RANKS 5
 #define MAX_COUNT 24

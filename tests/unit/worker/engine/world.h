@@ -1,8 +1,8 @@
 #ifndef HVD_TESTS_UNIT_WORKER_ENGINE_WORLD_H
 #define HVD_TESTS_UNIT_WORKER_ENGINE_WORLD_H
 
+#include "tests/sim/sim.h"
 #include "worker/engine/engine.h"
-#include "worker/transport/sim.h"
 
 #define MAX_RANKS 8
 

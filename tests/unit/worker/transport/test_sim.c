@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/sim/sim.h"
 #include "tests/unit/worker/transport/conformance.h"
-#include "worker/transport/sim.h"
 
 #define MAX_RANKS 8
 

@@ -4,10 +4,10 @@
 #include <sched.h>
 #include <string.h>
 
+#include "tests/sim/sim.h"
 #include "tests/unit/worker/transport/conformance.h"
 #include "tests/unit/worker/transport/every_kind.h"
 #include "worker/transport/hybrid/hybrid.h"
-#include "worker/transport/sim.h"
 
 #define MAX_RANKS 8
 #define N(array) (sizeof(array) / sizeof((array)[0]))

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/sim.h"
 #include "tests/unit/worker/transport/every_kind.h"
 #include "worker/transport/hosts/hosts.h"
-#include "worker/transport/sim.h"
 
 #define MAX_RANKS 8
 #define PEERS_SET 1000

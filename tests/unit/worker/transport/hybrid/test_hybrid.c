@@ -8,8 +8,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "tests/sim/sim.h"
 #include "worker/transport/hybrid/hybrid.h"
-#include "worker/transport/sim.h"
 
 #define LOOKS 3
 

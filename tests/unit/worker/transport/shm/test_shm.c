@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/sim.h"
 #include "tests/unit/worker/transport/conformance.h"
 #include "tests/unit/worker/transport/shm/shm_world.h"
 #include "worker/transport/hybrid/hybrid.h"
-#include "worker/transport/sim.h"
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 

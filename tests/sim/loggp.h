@@ -1,5 +1,5 @@
-#ifndef HVD_WORKER_TRANSPORT_LOGGP_H
-#define HVD_WORKER_TRANSPORT_LOGGP_H
+#ifndef HVD_TESTS_SIM_LOGGP_H
+#define HVD_TESTS_SIM_LOGGP_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /*
  * Modelled time; see loggp.h. No real clock is read here, and nothing waits.
  */
-#include "worker/transport/loggp.h"
+#include "tests/sim/loggp.h"
 
 #include "base/mem.h"
 

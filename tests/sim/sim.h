@@ -1,7 +1,7 @@
-#ifndef HVD_WORKER_TRANSPORT_SIM_H
-#define HVD_WORKER_TRANSPORT_SIM_H
+#ifndef HVD_TESTS_SIM_SIM_H
+#define HVD_TESTS_SIM_SIM_H
 
-#include "worker/transport/loggp.h"
+#include "tests/sim/loggp.h"
 #include "worker/transport/transport.h"
 
 /*

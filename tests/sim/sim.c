@@ -4,7 +4,7 @@
  * order, which makes them the same bits everywhere. Faults: a killed rank fails every collective it
  * has not joined, and its peers learn of it through receive.
  */
-#include "worker/transport/sim.h"
+#include "tests/sim/sim.h"
 
 #include <pthread.h>
 #include <stdio.h>
