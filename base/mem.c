@@ -1,6 +1,6 @@
 /*
  * The allocator of programs and libraries: the C library's, with overflow checks.
- * Tests link mem_testing.c in its place. Any thread.
+ * Tests link tests/unit/mem_testing.c in its place. Any thread.
  */
 #include "base/mem.h"
 

@@ -5,8 +5,8 @@
 
 /*
  * The only allocator that this project's C code calls. Two implementations link against it: mem.c
- * for programs and libraries, mem_testing.c for tests (counts live blocks, fails on demand).
- * All functions are thread safe. NULL means out of memory; hvd_free(NULL) does nothing.
+ * for programs and libraries, tests/unit/mem_testing.c for tests (counts live blocks, fails on
+ * demand). All functions are thread safe. NULL means out of memory; hvd_free(NULL) does nothing.
  */
 
 /* n * size bytes, not initialised; NULL also when the product overflows. */

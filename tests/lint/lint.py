@@ -297,7 +297,7 @@ ROOMS = {"operator/kube": "kube", "worker/api": "api", "worker/launch": "launch"
          "worker/launch/timeline": "tl", "worker/python/core": "py"}
 
 # Small types that everything uses are named for themselves. Nothing is added here.
-TYPES = {"base/mem.c": r"\w+", "base/mem_testing.c": r"\w+", "base/status.c": "err", "base/str.c": "strview",
+TYPES = {"base/mem.c": r"\w+", "base/status.c": "err", "base/str.c": "strview",
          "operator/api/json.c": "jb", "worker/core/types.c": "(dtype|factor|op|reduce|request|rows|shape)"}
 
 DEFINITION = re.compile(r"^(?!static\b|typedef\b|else\b|return\b|extern\b)[A-Za-z_][\w *]*?\b(hvd_\w+)\([^;{}#]*?\)\n\{", re.M)

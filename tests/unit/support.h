@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "base/mem_testing.h"
 #include "base/status.h"
+#include "tests/unit/mem_testing.h"
 
 #endif

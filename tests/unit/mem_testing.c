@@ -2,7 +2,7 @@
  * The allocator that tests link instead of mem.c: counts what is live and can make the nth
  * allocation fail. Counters are atomic, so tests with threads may use it.
  */
-#include "base/mem_testing.h"
+#include "tests/unit/mem_testing.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

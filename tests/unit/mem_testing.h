@@ -1,5 +1,5 @@
-#ifndef HVD_BASE_MEM_TESTING_H
-#define HVD_BASE_MEM_TESTING_H
+#ifndef HVD_TESTS_UNIT_MEM_TESTING_H
+#define HVD_TESTS_UNIT_MEM_TESTING_H
 
 #include <stdbool.h>
 #include <stddef.h>
