@@ -1,7 +1,7 @@
 /* A timeline, then the report of it and of one more rank: every moment counts for one class. */
 #include "tests/fuzz/fuzz.h"
-#include "worker/launch/timeline/analysis.h"
-#include "worker/launch/timeline/page.h"
+#include "worker/timeline_report/analysis.h"
+#include "worker/timeline_report/page.h"
 
 /* Adds what stands up to a zero byte, else all. */
 static hvd_status_t add(struct hvd_tl_model *model, const char *text, size_t size)

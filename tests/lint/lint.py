@@ -187,7 +187,8 @@ LAYERS = {
     "worker/engine": ENGINE,
     "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",
                    "worker/device", "worker/engine"],
-    "worker/launch": ["base"],
+    "worker/timeline_report": ["base"],
+    "worker/launch": ["base", "worker/timeline_report"],
     "tests/sim": ["base", "worker/core", "worker/reduce", "worker/transport"],
 }
 
@@ -294,7 +295,7 @@ FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine"
 
 # In front of the module's name, where modules of another folder are called alike.
 ROOMS = {"operator/kube": "kube", "worker/api": "api", "worker/launch": "launch", "worker/launch/core": "launch",
-         "worker/launch/timeline": "tl", "worker/python/core": "py"}
+         "worker/timeline_report": "tl", "worker/python/core": "py"}
 
 # Small types that everything uses are named for themselves. Nothing is added here.
 TYPES = {"base/mem.c": r"\w+", "base/status.c": "err", "base/str.c": "strview",

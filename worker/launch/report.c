@@ -1,5 +1,6 @@
 /*
- * horovodrun --timeline-report: files in, one file out. What is in them is worked out in timeline/.
+ * horovodrun --timeline-report: files in, one file out. What is in them is worked out
+ * in worker/timeline_report.
  */
 #include "worker/launch/report.h"
 
@@ -12,8 +13,8 @@
 
 #include "base/buf.h"
 #include "worker/launch/process.h"
-#include "worker/launch/timeline/analysis.h"
-#include "worker/launch/timeline/page.h"
+#include "worker/timeline_report/analysis.h"
+#include "worker/timeline_report/page.h"
 
 #define TIMELINE_MAX ((size_t)4 << 30)
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 #define LINES 32
 #define COLUMNS 8

@@ -5,9 +5,9 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "worker/launch/timeline/analysis.h"
-#include "worker/launch/timeline/page.h"
-#include "worker/launch/timeline/reader.h"
+#include "worker/timeline_report/analysis.h"
+#include "worker/timeline_report/page.h"
+#include "worker/timeline_report/reader.h"
 
 /* A rank whose clock is 500 us ahead of what its timeline's beginning says, asks last. */
 static const char first[] =

@@ -1,8 +1,8 @@
-#ifndef HVD_WORKER_LAUNCH_TIMELINE_PAGE_H
-#define HVD_WORKER_LAUNCH_TIMELINE_PAGE_H
+#ifndef HVD_WORKER_TIMELINE_REPORT_PAGE_H
+#define HVD_WORKER_TIMELINE_REPORT_PAGE_H
 
 #include "base/buf.h"
-#include "worker/launch/timeline/analysis.h"
+#include "worker/timeline_report/analysis.h"
 
 /* No page is larger, whatever its timelines hold. */
 #define HVD_TL_PAGE_MAX ((size_t)2 << 20)

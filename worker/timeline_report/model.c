@@ -5,7 +5,7 @@
  *
  * from which the times of each collective and the edges of the classes are taken.
  */
-#include "worker/launch/timeline/model.h"
+#include "worker/timeline_report/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

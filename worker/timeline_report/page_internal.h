@@ -1,7 +1,7 @@
-#ifndef HVD_WORKER_LAUNCH_TIMELINE_PAGE_INTERNAL_H
-#define HVD_WORKER_LAUNCH_TIMELINE_PAGE_INTERNAL_H
+#ifndef HVD_WORKER_TIMELINE_REPORT_PAGE_INTERNAL_H
+#define HVD_WORKER_TIMELINE_REPORT_PAGE_INTERNAL_H
 
-#include "worker/launch/timeline/page.h"
+#include "worker/timeline_report/page.h"
 
 /* The page that is being written, and what about. */
 struct hvd_tl_page_out {

@@ -1,5 +1,5 @@
-#ifndef HVD_WORKER_LAUNCH_TIMELINE_MODEL_H
-#define HVD_WORKER_LAUNCH_TIMELINE_MODEL_H
+#ifndef HVD_WORKER_TIMELINE_REPORT_MODEL_H
+#define HVD_WORKER_TIMELINE_REPORT_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "worker/launch/timeline/reader.h"
+#include "worker/timeline_report/reader.h"
 
 /* Timelines that one report takes at most. */
 #define HVD_TL_RANKS_MAX 1024

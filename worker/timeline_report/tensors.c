@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 #define ROWS_SHOWN 30
 #define NAME_SHOWN 96 /* bytes of a name that is not folded */

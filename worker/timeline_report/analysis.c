@@ -10,7 +10,7 @@
  * With the coordinator's timeline alone its ticks say who was last. Each moment of a rank counts
  * for one class, the most productive of those that apply.
  */
-#include "worker/launch/timeline/analysis.h"
+#include "worker/timeline_report/analysis.h"
 
 #include <stdlib.h>
 #include <string.h>

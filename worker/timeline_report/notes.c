@@ -5,7 +5,7 @@
  */
 #include <inttypes.h>
 
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 #define NOTES_SHOWN 16
 

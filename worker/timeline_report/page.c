@@ -3,13 +3,13 @@
  * for, and the tensors that took the most. Everything is in the page itself, without scripts; what
  * comes from a timeline is escaped.
  */
-#include "worker/launch/timeline/page.h"
+#include "worker/timeline_report/page.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 #define RANKS_SHOWN 64
 

@@ -1,7 +1,7 @@
-#ifndef HVD_WORKER_LAUNCH_TIMELINE_ANALYSIS_H
-#define HVD_WORKER_LAUNCH_TIMELINE_ANALYSIS_H
+#ifndef HVD_WORKER_TIMELINE_REPORT_ANALYSIS_H
+#define HVD_WORKER_TIMELINE_REPORT_ANALYSIS_H
 
-#include "worker/launch/timeline/model.h"
+#include "worker/timeline_report/model.h"
 
 /* Ranks of a collective that agreed further apart are not of the same one. */
 #define HVD_TL_SAME_MAX_NS INT64_C(200000000)

@@ -3,7 +3,7 @@
  * lack its end (the writer was killed) and Horovod puts names into it as they are, so a record that
  * cannot be read is counted, and reading goes on with the next line.
  */
-#include "worker/launch/timeline/reader.h"
+#include "worker/timeline_report/reader.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 #define FILES_SHOWN 8
 #define PROGRAMS_SHOWN 8

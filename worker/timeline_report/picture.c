@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 #define LANES 32
 #define CELLS 1000

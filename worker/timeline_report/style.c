@@ -3,7 +3,7 @@
  * and on paper: what is wider than it scrolls within itself, labels keep their size, and colours
  * are framed where they do not stand out from the page by themselves.
  */
-#include "worker/launch/timeline/page_internal.h"
+#include "worker/timeline_report/page_internal.h"
 
 const char hvd_tl_style[] =
     "<style>\n"
