@@ -23,22 +23,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/room.h"
 #include "base/str.h"
 #include "worker/launch/process.h"
 
 #define NAME "horovodrun-%u-"
 #define RANDOM "XXXXXX"
-#define OPEN_FOLDERS 8           /* descriptors of a removal */
-#define ROOM_4 ((size_t)9 << 20) /* Open MPI 4: PMIx allocates two segments of 4 MiB at once */
-#define ROOM_5 ((size_t)1 << 20)
-#define ROOM_FILES 64
+#define OPEN_FOLDERS 8 /* descriptors of a removal */
+#define ROOM_MPI_5 ((size_t)1 << 20)
 #define KEPT_MAX 2 /* folders of a job */
 #define SHARED_BASE "/dev/shm"
 #define SHARED "HOROVOD_LAUNCH_SHARED" /* to wrappers: a variable of Open MPI's, and its value */
@@ -166,40 +163,7 @@ _Noreturn static void become_keeper(const char *self, struct hvd_session *sessio
 
 static size_t room_of(int mpi_major)
 {
-    return mpi_major < 5 ? ROOM_4 : ROOM_5;
-}
-
-static bool is_without_room(int why)
-{
-    return why == ENOSPC || why == EDQUOT;
-}
-
-/* So many bytes, or as many as a file may have (ulimit -f): beyond that SIGXFSZ would end us. */
-static off_t largest(size_t size)
-{
-    struct rlimit limit;
-
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size ? (off_t)limit.rlim_cur
-                                                                         : (off_t)size;
-}
-
-/* Whether the folder takes so many bytes, and some files: mpirun would hang, or end with errors of
- * its own. A file system that cannot tell has room. */
-static bool has_room(const struct hvd_session_folder *folder, size_t size)
-{
-    static const char name[] = "room";
-    struct statvfs about;
-    int fd;
-    bool is_full;
-
-    if (fstatvfs(folder->fd, &about) == 0 && about.f_files > 0 &&
-        (geteuid() == 0 ? about.f_ffree : about.f_favail) < ROOM_FILES)
-        return false;
-    fd = openat(folder->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    is_full = (fd < 0 || fallocate(fd, 0, 0, largest(size)) != 0) && is_without_room(errno);
-    (void)unlinkat(folder->fd, name, 0);
-    hvd_process_close(&fd);
-    return !is_full;
+    return mpi_major < 5 ? HVD_ROOM_MPI_4 : ROOM_MPI_5;
 }
 
 /* Makes the folder for files in the first of the places that has room; appends those to `full` that
@@ -211,9 +175,9 @@ static void make_files(struct hvd_session *session, const char *const *folders, 
 
     for (; *folders && files->fd < 0; folders++) {
         sweep(*folders);
-        if (!make_in(files, *folders) && !is_without_room(errno))
+        if (!make_in(files, *folders) && !hvd_room_lacks(errno))
             continue;
-        if (files->fd >= 0 && has_room(files, room))
+        if (files->fd >= 0 && hvd_room_is_in(files->fd, room))
             break;
         if (files->fd >= 0)
             remove_tree(files->path);
