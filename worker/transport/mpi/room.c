@@ -6,19 +6,18 @@
 #include "worker/transport/mpi/room.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/room.h"
+
 #define SEGMENT "initial-pmix_shared-segment-0"
-#define ROOM_4 ((uint64_t)8300 << 10)
-#define ROOM_FILES 64
 #define REMEDY "remove files there, or set TMPDIR to a folder with room"
 
 /* Whether the launcher could not write what ranks are to read in the folder. */
@@ -43,25 +42,27 @@ static const char *place_alone(void)
     return "/tmp";
 }
 
-/* Whether a process alone can begin with what is left there. */
-static bool is_full(const struct statvfs *about)
+/* Whether a process alone cannot begin with what is left there. */
+static bool is_full(const char *place)
 {
-    const bool is_root = geteuid() == 0;
-    const uint64_t bytes = (is_root ? about->f_bfree : about->f_bavail) * (uint64_t)about->f_frsize;
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    const int fd = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool has_room = true;
     int len = 0;
 
     (void)MPI_Get_library_version(version, &len);
-    if (about->f_files > 0 && (is_root ? about->f_ffree : about->f_favail) < ROOM_FILES)
-        return true;
-    return strncmp(version, "Open MPI v4.", 12) == 0 && bytes < ROOM_4;
+    if (fd >= 0) {
+        has_room =
+            hvd_room_is_in(fd, strncmp(version, "Open MPI v4.", 12) == 0 ? HVD_ROOM_MPI_4 : 0);
+        (void)close(fd);
+    }
+    return !has_room;
 }
 
 hvd_status_t hvd_mpi_check_room(struct hvd_err *err)
 {
     const char *const served[] = {getenv("PMIX_DSTORE_ESH_BASE_PATH"),
                                   getenv("PMIX_DSTORE_21_BASE_PATH")};
-    struct statvfs about;
 
     for (size_t i = 0; i < 2; i++)
         if (is_empty(served[i]))
@@ -70,7 +71,7 @@ hvd_status_t hvd_mpi_check_room(struct hvd_err *err)
                             served[i]);
     if (getenv("PMIX_RANK") || getenv("OMPI_COMM_WORLD_RANK"))
         return HVD_OK;
-    if (statvfs(place_alone(), &about) == 0 && is_full(&about))
+    if (is_full(place_alone()))
         return HVD_FAIL(err, HVD_ERR_SYSTEM, ENOSPC,
                         "no room in %.300s for MPI's temporary files (9 MiB): " REMEDY,
                         place_alone());
