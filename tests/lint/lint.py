@@ -179,7 +179,7 @@ LAYERS = {
     "worker/transport/shm": ["base", "worker/core", "worker/reduce", "worker/transport"],
     "worker/transport/hosts": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/transport/shm"],
     "worker/transport/hybrid": ["base", "worker/core", "worker/transport", "worker/transport/hosts", "worker/transport/shm"],
-    "worker/transport": ["base", "worker/core"],
+    "worker/transport": ["base", "worker/core", "worker/reduce"],
     "worker/telemetry": ["base", "worker/core"],
     "worker/autotune/core": ["base"],
     "worker/autotune": ["base", "worker/autotune/core"],

@@ -26,7 +26,7 @@ static void put(const struct hvd_hosts_move *mv, int64_t at, const char *data, i
     if (mv->streams)
         hvd_reduce_copy_stream(out, data, (size_t)count * mv->width);
     else
-        hvd_shm_copy(out, data, (size_t)count * mv->width);
+        hvd_payload_copy(out, data, (size_t)count * mv->width);
 }
 
 /* The leaders' collective; the caller fills in what is special. */
@@ -61,8 +61,8 @@ static void stage_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     const struct hvd_hosts_move *mv = chunk->mv;
 
     if (is_root(h, mv))
-        hvd_shm_copy(cast_area(h, chunk), mv->input + (size_t)chunk->at * mv->width,
-                     (size_t)chunk->count * mv->width);
+        hvd_payload_copy(cast_area(h, chunk), mv->input + (size_t)chunk->at * mv->width,
+                         (size_t)chunk->count * mv->width);
 }
 
 static bool exchange_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
@@ -130,8 +130,8 @@ static void stage_mine(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     const size_t offset = window_offset(h, chunk, first_of_domain(h->team) + h->team->local_rank);
 
     if (count > 0)
-        hvd_shm_copy(hvd_hosts_stage(h, 0, chunk->number) + offset,
-                     mv->input + (size_t)chunk->at * mv->width, (size_t)count * mv->width);
+        hvd_payload_copy(hvd_hosts_stage(h, 0, chunk->number) + offset,
+                         mv->input + (size_t)chunk->at * mv->width, (size_t)count * mv->width);
 }
 
 static bool exchange_domain(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "worker/transport/hosts/hosts.h"
+#include "worker/transport/payload.h"
 #include "worker/transport/shm/shm_internal.h"
 
 /*
@@ -28,33 +29,6 @@ struct hvd_hosts_flags {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t fetched;
 };
 
-/* --- payload.c: the elements of a reduction, in one piece or many ----------------------------- */
-
-/* The payload as one run of elements. The place last used is remembered, so going through it in
- * order costs a step for each piece. */
-struct hvd_hosts_payload {
-    const struct hvd_piece *pieces; /* borrowed; NULL: `whole` is the only one */
-    struct hvd_piece whole;
-    int n_pieces;
-    int at;         /* the piece last used */
-    int64_t before; /* elements in front of it */
-    size_t width;   /* bytes of an element */
-};
-
-/* The payload of a collective, which stays where it is. */
-void hvd_hosts_payload_init(struct hvd_hosts_payload *p, const struct hvd_collective *c);
-
-/* Elements [from, from + count) of the input where they lie in one stretch, else NULL. */
-const void *hvd_hosts_payload_input(struct hvd_hosts_payload *p, int64_t from, int64_t count);
-
-/* Copies elements of the input to `to`, multiplied by the collective's prescale. */
-void hvd_hosts_payload_gather(struct hvd_hosts_payload *p, const struct hvd_collective *c,
-                              int64_t from, int64_t count, void *to);
-
-/* Copies elements to the output; streams: past the caches. */
-void hvd_hosts_payload_scatter(struct hvd_hosts_payload *p, int64_t from, int64_t count,
-                               const void *data, bool streams);
-
 /* --- hosts.c ---------------------------------------------------------------------------------- */
 
 #define HVD_HOSTS_ALL (-1) /* every local peer, or every leader */
@@ -76,8 +50,8 @@ struct hvd_hosts_move {
     struct hvd_hosts_move *next; /* in start order; or among the spare */
     struct hvd_collective *c;
     const struct hvd_hosts_steps *steps;
-    struct hvd_hosts_payload in;  /* reductions */
-    struct hvd_hosts_payload out; /* allreduce */
+    struct hvd_payload in;  /* reductions */
+    struct hvd_payload out; /* allreduce */
     size_t width;
     const char *input;
     int64_t staged; /* elements staged, or of each part */

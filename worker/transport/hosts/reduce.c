@@ -48,6 +48,23 @@ static void carry_on(const struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, e
                                          .count = count};
 }
 
+/* Copies elements of the input to `to`, multiplied by the collective's prescale. */
+static void gather(struct hvd_hosts_move *mv, int64_t from, int64_t count, void *to)
+{
+    const struct hvd_collective *c = mv->c;
+    struct hvd_piece part;
+
+    if (c->scaling.prescale == 1) {
+        hvd_payload_gather(&mv->in, from, count, to);
+        return;
+    }
+    for (const int64_t end = from + count; from < end; from += part.count) {
+        hvd_payload_stretch(&mv->in, from, end - from, &part);
+        hvd_reduce_prescale(c->dtype, &c->scaling, to, part.input, part.count);
+        to = (char *)to + (size_t)part.count * mv->width;
+    }
+}
+
 /* --- Allreduce -------------------------------------------------------------------------------- */
 
 /* Elements [from, to) of the chunk. */
@@ -77,9 +94,8 @@ static void stage_slices(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     const struct slice mine = slice_of(h, chunk, h->team->local_rank);
     char *stage = hvd_hosts_stage(h, h->team->local_rank, chunk->number);
 
-    hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at, mine.from, stage);
-    hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at + mine.to, chunk->count - mine.to,
-                             stage + (size_t)mine.to * mv->width);
+    gather(mv, chunk->at, mine.from, stage);
+    gather(mv, chunk->at + mine.to, chunk->count - mine.to, stage + (size_t)mine.to * mv->width);
 }
 
 /* The slice over the local peers, by blocks that stay in the first cache. */
@@ -95,14 +111,13 @@ static void reduce_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, str
     for (int64_t at = mine.from; at < mine.to; at += block) {
         const int64_t n = mine.to - at < block ? mine.to - at : block;
         const size_t offset = (size_t)at * mv->width;
-        const char *input = mv->c->scaling.prescale == 1
-                                ? hvd_hosts_payload_input(&mv->in, chunk->at + at, n)
-                                : NULL;
-        if (!input) {
-            hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at + at, n, h->scratch);
-            input = h->scratch;
+        struct hvd_piece part;
+        if (hvd_payload_stretch(&mv->in, chunk->at + at, n, &part) < n ||
+            mv->c->scaling.prescale != 1) {
+            gather(mv, chunk->at + at, n, h->scratch);
+            part.input = h->scratch;
         }
-        h->sources[me] = input - offset;
+        h->sources[me] = (const char *)part.input - offset;
         fold(h, mv->c, out + offset, offset, n);
     }
 }
@@ -119,7 +134,7 @@ static bool exchange_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     if (h->team->n_local > 1)
         reduce_slice(h, chunk, mine);
     else
-        hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at + mine.from, mine.to - mine.from, data);
+        gather(mv, chunk->at + mine.from, mine.to - mine.from, data);
     carry_on(h, chunk, HVD_ALLREDUCE, data, mine.to - mine.from);
     return true;
 }
@@ -139,10 +154,10 @@ static void fetch_slices(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     for (int i = 0; i < n_leaders; i++) {
         const int local_rank = (h->team->local_rank + i) % n_leaders;
         const struct slice slice = slice_of(h, chunk, local_rank);
-        hvd_hosts_payload_scatter(&mv->out, chunk->at + slice.from, slice.to - slice.from,
-                                  hvd_hosts_stage(h, local_rank, chunk->number) +
-                                      (size_t)slice.from * mv->width,
-                                  mv->streams);
+        hvd_payload_scatter(&mv->out, chunk->at + slice.from, slice.to - slice.from,
+                            hvd_hosts_stage(h, local_rank, chunk->number) +
+                                (size_t)slice.from * mv->width,
+                            mv->streams);
     }
 }
 
@@ -151,8 +166,8 @@ static const struct hvd_hosts_steps allreduce_steps = {stage_slices, exchange_sl
 
 void hvd_hosts_prepare_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
-    hvd_hosts_payload_init(&mv->in, mv->c);
-    hvd_hosts_payload_init(&mv->out, mv->c);
+    hvd_payload_init(&mv->in, mv->c);
+    hvd_payload_init(&mv->out, mv->c);
     mv->total = mv->c->count;
     mv->stride = (int64_t)(h->shape.stage_bytes / mv->width);
     mv->streams = mv->total * (int64_t)mv->width >= STREAM_MIN;
@@ -205,7 +220,7 @@ static void stage_windows(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     for (int i = 0; i < h->team->size; i++) {
         const int rank = h->team->by_leader[i];
         const int64_t n = hvd_hosts_window(chunk, mv->c->counts[rank]);
-        hvd_hosts_payload_gather(&mv->in, mv->c, befores[rank] + chunk->at, n, stage);
+        gather(mv, befores[rank] + chunk->at, n, stage);
         stage += (size_t)n * mv->width;
     }
 }
@@ -271,7 +286,7 @@ static void fetch_window(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     for (int rank = 0; rank < team->rank; rank++) /* the leader serves in rank order */
         if (team->leader_of[rank] == leader)
             data += (size_t)hvd_hosts_window(chunk, mv->c->counts[rank]) * mv->width;
-    hvd_shm_copy(out, data, (size_t)count * mv->width);
+    hvd_payload_copy(out, data, (size_t)count * mv->width);
     hvd_reduce_finish(mv->c->dtype, &mv->c->scaling, out, count);
 }
 
@@ -282,7 +297,7 @@ void hvd_hosts_prepare_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move 
 {
     const struct hvd_team *team = h->team;
 
-    hvd_hosts_payload_init(&mv->in, mv->c);
+    hvd_payload_init(&mv->in, mv->c);
     for (int rank = 0; rank < team->size; rank++)
         if (mv->c->counts[rank] > mv->total)
             mv->total = mv->c->counts[rank];

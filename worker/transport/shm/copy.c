@@ -24,7 +24,7 @@ static void stage(struct hvd_shm *s, const struct hvd_shm_move *mv, void *to, co
 {
     const size_t bytes = count > 0 ? (size_t)count * width_of(mv) : 0;
 
-    hvd_shm_copy(to, data, bytes);
+    hvd_payload_copy(to, data, bytes);
     hvd_shm_count(s, bytes, 1, 1);
 }
 
@@ -40,7 +40,7 @@ static void put(struct hvd_shm *s, const struct hvd_shm_move *mv, int64_t at, co
     if (mv->streams)
         hvd_reduce_copy_stream(out, data, (size_t)count * width);
     else
-        hvd_shm_copy(out, data, (size_t)count * width);
+        hvd_payload_copy(out, data, (size_t)count * width);
     hvd_shm_count(s, (size_t)count * width, 1, 1);
 }
 
@@ -237,7 +237,7 @@ hvd_status_t hvd_shm_prepare_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv
         mv->input_copy = hvd_malloc((size_t)sent, width);
         if (!mv->input_copy)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: an alltoall in place");
-        hvd_shm_copy(mv->input_copy, c->input, (size_t)sent * width);
+        hvd_payload_copy(mv->input_copy, c->input, (size_t)sent * width);
         mv->input = mv->input_copy;
     }
     mv->stride = hvd_shm_part(s, width);

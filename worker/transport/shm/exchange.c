@@ -31,7 +31,7 @@ struct exchange {
     int64_t count;       /* of the chunk */
     int64_t count_ahead; /* of the next chunk */
     bool is_past;        /* which goes past the caches */
-    struct hvd_shm_payload ahead;
+    struct hvd_payload ahead;
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -61,16 +61,16 @@ static struct hvd_shm_pace *pace_of(struct hvd_shm *s, const struct hvd_shm_move
 }
 
 /* Copies elements to a stage. */
-static void stage(struct hvd_shm_payload *p, int64_t from, int64_t count, char *to, bool is_past)
+static void stage(struct hvd_payload *p, int64_t from, int64_t count, char *to, bool is_past)
 {
     struct hvd_piece part;
 
     for (const int64_t end = from + count; from < end; from += part.count) {
-        const size_t bytes = (size_t)hvd_shm_payload_stretch(p, from, end - from, &part) * p->width;
+        const size_t bytes = (size_t)hvd_payload_stretch(p, from, end - from, &part) * p->width;
         if (is_past && bytes >= HVD_SHM_STRETCH)
             hvd_reduce_stream(to, part.input, bytes);
         else
-            hvd_shm_copy(to, part.input, bytes);
+            hvd_payload_copy(to, part.input, bytes);
         to += bytes;
     }
 }
@@ -128,7 +128,7 @@ static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct e
     struct hvd_reduce_pass pass = {.out = part->output, .count = part->count, .is_open = true};
 
     if (along(x, part->count) > 0)
-        hvd_shm_payload_stretch(&x->ahead, next_at, along(x, part->count), &next);
+        hvd_payload_stretch(&x->ahead, next_at, along(x, part->count), &next);
     if ((size_t)next.count * width >= HVD_SHM_STRETCH || next.count == part->count) {
         pass.count = next.count;
         pass.next = next.input;
@@ -136,7 +136,7 @@ static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct e
         pass.next_streams = x->is_past;
     }
     pass.stream = mv->streams && part->input != part->output &&
-                  (size_t)pass.count * width >= HVD_SHM_STREAM_MIN;
+                  (size_t)pass.count * width >= HVD_PAYLOAD_STREAM_MIN;
     reduce_with_peer(s, mv, part->input, x->theirs + offset, &pass);
     if (!pass.next && along(x, pass.count) > 0)
         stage(&x->ahead, next_at, along(x, pass.count), x->stage + offset, x->is_past);
@@ -152,7 +152,7 @@ static int64_t take_pieces(struct hvd_shm *s, struct hvd_shm_move *mv, struct ex
     struct hvd_reduce_pass pass = {.out = s->scratch, .count = n};
 
     reduce_with_peer(s, mv, x->mine + offset, x->theirs + offset, &pass);
-    hvd_shm_payload_scatter(&mv->payload, mv->at + x->at, n, s->scratch, mv->streams);
+    hvd_payload_scatter(&mv->payload, mv->at + x->at, n, s->scratch, mv->streams);
     hvd_shm_count(s, (size_t)n * width, 1, 1);
     if (along(x, n) > 0)
         stage(&x->ahead, mv->at + x->count + x->at, along(x, n), x->stage + offset, x->is_past);
@@ -166,7 +166,7 @@ static void take_chunk(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchan
     while (x->at < x->count) {
         struct hvd_piece part;
         const int64_t left = x->count - x->at;
-        const int64_t n = hvd_shm_payload_stretch(&mv->payload, mv->at + x->at, left, &part);
+        const int64_t n = hvd_payload_stretch(&mv->payload, mv->at + x->at, left, &part);
         const bool is_long = n == left || (size_t)n * width >= HVD_SHM_STRETCH;
         x->at += is_long ? take_stretch(s, mv, x, &part) : take_pieces(s, mv, x);
     }
@@ -234,7 +234,7 @@ static bool finish_alone(struct hvd_shm *s, struct hvd_shm_move *mv)
     struct hvd_piece part;
 
     for (int64_t at = 0; at < mv->total; at += part.count) {
-        hvd_shm_payload_stretch(&mv->payload, at, mv->total - at, &part);
+        hvd_payload_stretch(&mv->payload, at, mv->total - at, &part);
         hvd_reduce_run(&(struct hvd_reduce_pass){.dtype = c->dtype,
                                                  .op = c->reduce,
                                                  .a = part.input,

@@ -80,7 +80,7 @@ static void write_small(struct hvd_shm *s, struct hvd_shm_move *mv)
     void *area = small_area(s, s->base.topology.rank, bytes);
 
     if (mv->c->pieces)
-        hvd_shm_payload_gather(&mv->payload, 0, mv->total, area);
+        hvd_payload_gather(&mv->payload, 0, mv->total, area);
     else
         memcpy(area, mv->c->input, bytes);
     hvd_shm_count(s, bytes, 1, 1);
@@ -104,7 +104,7 @@ static bool read_small(struct hvd_shm *s, struct hvd_shm_move *mv)
         hvd_shm_fold(s, c, &all);
     hvd_shm_count(s, bytes, (unsigned)s->shape.n_ranks, 1);
     if (c->pieces) {
-        hvd_shm_payload_scatter(&mv->payload, 0, mv->total, s->scratch, false);
+        hvd_payload_scatter(&mv->payload, 0, mv->total, s->scratch, false);
         hvd_shm_count(s, bytes, 1, 1);
     }
     return true;
@@ -114,13 +114,12 @@ static const struct hvd_shm_steps small_steps = {write_small, read_small};
 
 /* --- Larger ones ------------------------------------------------------------------------------ */
 
-char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round,
-                            int64_t at)
+char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_payload *p, uint64_t round, int64_t at)
 {
     struct hvd_shm_cell *cell = hvd_shm_cell(s, s->base.topology.rank, round);
     struct hvd_piece first;
 
-    hvd_shm_payload_stretch(p, at, 1, &first);
+    hvd_payload_stretch(p, at, 1, &first);
     cell->offset = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
     return hvd_shm_stage(s, s->base.topology.rank, round) + cell->offset;
 }
@@ -136,7 +135,7 @@ static const struct hvd_shm_steps *choose_steps(const struct hvd_shm *s, size_t 
 
 void hvd_shm_prepare_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    hvd_shm_payload_init(&mv->payload, mv->c);
+    hvd_payload_init(&mv->payload, mv->c);
     const size_t width = mv->payload.width;
     const size_t bytes = (size_t)mv->c->count * width;
 
@@ -166,8 +165,8 @@ static void write_parts(struct hvd_shm *s, struct hvd_shm_move *mv)
     int64_t before = 0;
 
     for (int rank = 0; rank < s->shape.n_ranks; rank++) {
-        hvd_shm_payload_gather(&mv->payload, before + mv->at, part_count(mv, rank),
-                               stage + (size_t)(rank * mv->stride) * mv->payload.width);
+        hvd_payload_gather(&mv->payload, before + mv->at, part_count(mv, rank),
+                           stage + (size_t)(rank * mv->stride) * mv->payload.width);
         hvd_shm_count(s, (size_t)part_count(mv, rank) * mv->payload.width, 1, 1);
         before += mv->c->counts[rank];
     }
@@ -201,7 +200,7 @@ static const struct hvd_shm_steps part_steps = {write_parts, read_part};
 
 void hvd_shm_prepare_reducescatter(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    hvd_shm_payload_init(&mv->payload, mv->c);
+    hvd_payload_init(&mv->payload, mv->c);
     mv->stride = hvd_shm_part(s, mv->payload.width);
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
         if (mv->c->counts[rank] > mv->total)

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "worker/transport/payload.h"
 #include "worker/transport/shm/pace.h"
 #include "worker/transport/shm/shm.h"
 #include "worker/transport/shm/tuning.h"
@@ -27,8 +28,6 @@
 #define HVD_SHM_HEAD ((size_t)48) /* what the line of a flag holds beside it */
 #define HVD_SHM_PAGE ((size_t)4096)
 #define HVD_SHM_SCRATCH ((size_t)8192) /* a block of a reduction, small enough to stay in L1 */
-#define HVD_SHM_STREAM_MIN                                                                         \
-    ((size_t)4096) /* below it a fence costs more than passing the caches by saves */
 #define HVD_SHM_STRETCH ((size_t)1024) /* shorter ones are put together first */
 
 /* Each word has one writer but for the doorbell, which anybody rings. */
@@ -53,37 +52,6 @@ struct hvd_shm_ring {
     _Alignas(HVD_SHM_LINE) char bytes[];
 };
 
-/* --- payload.c: the elements of a collective, in one piece or many ---------------------------- */
-
-/* The payload as one run of elements. The place last used is remembered, so going through it in
- * order costs a step for each piece. */
-struct hvd_shm_payload {
-    const struct hvd_piece *pieces; /* borrowed; NULL: `whole` is the only one */
-    struct hvd_piece whole;
-    int n_pieces;
-    int at;         /* the piece last used */
-    int64_t before; /* elements in front of it */
-    size_t width;   /* bytes of an element */
-};
-
-/* The payload of a collective, which stays where it is. */
-void hvd_shm_payload_init(struct hvd_shm_payload *p, const struct hvd_collective *c);
-
-/* What begins with element `from` and lies in one piece, at most count elements: where it lies in
- * the input and in the output, and how many they are, which is returned. */
-int64_t hvd_shm_payload_stretch(struct hvd_shm_payload *p, int64_t from, int64_t count,
-                                struct hvd_piece *found);
-
-/* Copies elements of the input to `to`. */
-void hvd_shm_payload_gather(struct hvd_shm_payload *p, int64_t from, int64_t count, void *to);
-
-/* memcpy, as fast wherever the two lie; see there. */
-void hvd_shm_copy(void *to, const void *from, size_t len);
-
-/* Copies elements to the output; streams: past the caches. */
-void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t count,
-                             const void *data, bool streams);
-
 /* --- shm.c ------------------------------------------------------------------------------------ */
 
 struct hvd_shm;
@@ -107,15 +75,15 @@ struct hvd_shm_move {
     struct hvd_shm_move *next; /* in start order; or among the free */
     struct hvd_collective *c;
     const struct hvd_shm_steps *steps;
-    struct hvd_shm_payload payload; /* allreduce */
-    int phase;                      /* slices: the round of the chunk */
-    int64_t at;                     /* elements done, or of each part done */
-    int64_t stride;                 /* elements in a round, or of each part in a round */
-    int64_t total;                  /* elements to do, or of the longest part */
-    int waits_for;                  /* the only rank to wait for; -1: all of them */
-    bool is_second;                 /* of the two rounds of a chunk */
-    bool is_posted;                 /* written, not read yet */
-    int64_t spent_ns;               /* exchange: writing the first chunk */
+    struct hvd_payload payload; /* allreduce */
+    int phase;                  /* slices: the round of the chunk */
+    int64_t at;                 /* elements done, or of each part done */
+    int64_t stride;             /* elements in a round, or of each part in a round */
+    int64_t total;              /* elements to do, or of the longest part */
+    int waits_for;              /* the only rank to wait for; -1: all of them */
+    bool is_second;             /* of the two rounds of a chunk */
+    bool is_posted;             /* written, not read yet */
+    int64_t spent_ns;           /* exchange: writing the first chunk */
     bool is_done;
     bool streams;      /* outputs are written past the caches */
     const char *input; /* where to read; not always c->input, see below */
@@ -258,8 +226,7 @@ hvd_status_t hvd_shm_prepare_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv
  * all addresses of an element equal modulo a page, none does. Measured: a factor of 3 for tensors
  * from malloc, which begin 16 bytes into a page.
  */
-char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round,
-                            int64_t at);
+char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_payload *p, uint64_t round, int64_t at);
 
 /* How a reduction is made of the first so many s->sources, in their order. */
 struct hvd_shm_fold {

@@ -84,9 +84,9 @@ static void stage_others(struct hvd_shm *s, struct hvd_shm_move *mv, const struc
     const int64_t count = chunk_count(mv);
     char *stage = hvd_shm_choose_offset(s, &mv->payload, s->round, mv->at);
 
-    hvd_shm_payload_gather(&mv->payload, mv->at, mine.from, stage);
-    hvd_shm_payload_gather(&mv->payload, mv->at + mine.to, count - mine.to,
-                           stage + (size_t)mine.to * width);
+    hvd_payload_gather(&mv->payload, mv->at, mine.from, stage);
+    hvd_payload_gather(&mv->payload, mv->at + mine.to, count - mine.to,
+                       stage + (size_t)mine.to * width);
     hvd_shm_count(s, (size_t)(count - (mine.to - mine.from)) * width, 1, 1);
 }
 
@@ -116,15 +116,14 @@ static void reduce_block(struct hvd_shm *s, struct hvd_shm_move *mv, const struc
     const int64_t at = mv->at + block->from;
     const bool is_last = mv->phase == p->n_rounds - 1;
     struct hvd_piece piece;
-    const bool is_one =
-        hvd_shm_payload_stretch(&mv->payload, at, block->count, &piece) == block->count;
+    const bool is_one = hvd_payload_stretch(&mv->payload, at, block->count, &piece) == block->count;
     struct hvd_shm_fold fold = {.prescales = mv->phase == 1,
                                 .finishes = is_last,
                                 .out = block->stage,
                                 .count = block->count};
 
     if (mv->phase == 1 && !is_one)
-        hvd_shm_payload_gather(&mv->payload, at, block->count, block->stage);
+        hvd_payload_gather(&mv->payload, at, block->count, block->stage);
     fold.n_sources = find_sources(s, mv, p, block, is_one ? piece.input : block->stage);
     if (is_last && is_one) {
         fold.out = piece.output;
@@ -133,7 +132,7 @@ static void reduce_block(struct hvd_shm *s, struct hvd_shm_move *mv, const struc
     }
     hvd_shm_fold(s, mv->c, &fold);
     if (is_last && !is_one) {
-        hvd_shm_payload_scatter(&mv->payload, at, block->count, block->stage, false);
+        hvd_payload_scatter(&mv->payload, at, block->count, block->stage, false);
         hvd_shm_count(s, (size_t)block->count * mv->payload.width, 1, 1);
     }
 }
@@ -165,8 +164,8 @@ static void fetch_others(struct hvd_shm *s, struct hvd_shm_move *mv, const struc
         const struct slice theirs = slice_of(mv, p, index);
         const int64_t count = theirs.to - theirs.from;
         const char *data = hvd_shm_chunk(s, p->members[index], s->round);
-        hvd_shm_payload_scatter(&mv->payload, mv->at + theirs.from, count,
-                                data + (size_t)theirs.from * width, mv->streams);
+        hvd_payload_scatter(&mv->payload, mv->at + theirs.from, count,
+                            data + (size_t)theirs.from * width, mv->streams);
         hvd_shm_count(s, (size_t)count * width, 1, 1);
     }
 }

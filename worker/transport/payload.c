@@ -1,18 +1,19 @@
 /*
- * The elements of an allreduce as one run, whether they lie in one tensor or in many that were
+ * The elements of a reduction as one run, whether they lie in one tensor or in many that were
  * fused: stages are filled straight from the tensors, results go straight to the outputs. A place
  * is found from the place last used, so that a pass over n pieces costs n steps, not n^2.
  */
+#include "worker/transport/payload.h"
+
 #include <string.h>
 
 #include "worker/reduce/reduce.h"
-#include "worker/transport/shm/shm_internal.h"
 
 #define COPY_MAX ((size_t)1024) /* libc copies so much with plain loads and stores */
 
 /* For long copies libc uses string instructions, which are several times slower on some processors
  * when both ends lie at about the same place in their pages, as tensors and stages often do. */
-void hvd_shm_copy(void *to, const void *from, size_t len)
+void hvd_payload_copy(void *to, const void *from, size_t len)
 {
     char *out = to;
     const char *in = from;
@@ -29,9 +30,9 @@ void hvd_shm_copy(void *to, const void *from, size_t len)
     memcpy(out, in, len);
 }
 
-void hvd_shm_payload_init(struct hvd_shm_payload *p, const struct hvd_collective *c)
+void hvd_payload_init(struct hvd_payload *p, const struct hvd_collective *c)
 {
-    *p = (struct hvd_shm_payload){
+    *p = (struct hvd_payload){
         .pieces = c->pieces,
         .whole = {.input = c->input, .output = c->output, .count = c->count},
         .n_pieces = c->pieces ? c->n_pieces : 1,
@@ -40,7 +41,7 @@ void hvd_shm_payload_init(struct hvd_shm_payload *p, const struct hvd_collective
 }
 
 /* The piece that holds element `from`; *offset is its place in there. */
-static const struct hvd_piece *find(struct hvd_shm_payload *p, int64_t from, int64_t *offset)
+static const struct hvd_piece *find(struct hvd_payload *p, int64_t from, int64_t *offset)
 {
     const struct hvd_piece *pieces = p->pieces ? p->pieces : &p->whole;
 
@@ -58,8 +59,8 @@ static int64_t within(const struct hvd_piece *piece, int64_t offset, int64_t cou
     return count < piece->count - offset ? count : piece->count - offset;
 }
 
-int64_t hvd_shm_payload_stretch(struct hvd_shm_payload *p, int64_t from, int64_t count,
-                                struct hvd_piece *found)
+int64_t hvd_payload_stretch(struct hvd_payload *p, int64_t from, int64_t count,
+                            struct hvd_piece *found)
 {
     int64_t offset = 0;
     const struct hvd_piece *piece = find(p, from, &offset);
@@ -71,7 +72,7 @@ int64_t hvd_shm_payload_stretch(struct hvd_shm_payload *p, int64_t from, int64_t
     return found->count;
 }
 
-void hvd_shm_payload_gather(struct hvd_shm_payload *p, int64_t from, int64_t count, void *to)
+void hvd_payload_gather(struct hvd_payload *p, int64_t from, int64_t count, void *to)
 {
     char *out = to;
 
@@ -79,16 +80,16 @@ void hvd_shm_payload_gather(struct hvd_shm_payload *p, int64_t from, int64_t cou
         int64_t offset = 0;
         const struct hvd_piece *piece = find(p, from, &offset);
         const int64_t n = within(piece, offset, count);
-        hvd_shm_copy(out, (const char *)piece->input + (size_t)offset * p->width,
-                     (size_t)n * p->width);
+        hvd_payload_copy(out, (const char *)piece->input + (size_t)offset * p->width,
+                         (size_t)n * p->width);
         out += (size_t)n * p->width;
         from += n;
         count -= n;
     }
 }
 
-void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t count,
-                             const void *data, bool streams)
+void hvd_payload_scatter(struct hvd_payload *p, int64_t from, int64_t count, const void *data,
+                         bool streams)
 {
     const char *in = data;
 
@@ -98,10 +99,10 @@ void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t co
         const int64_t n = within(piece, offset, count);
         const size_t bytes = (size_t)n * p->width;
         char *out = (char *)piece->output + (size_t)offset * p->width;
-        if (streams && bytes >= HVD_SHM_STREAM_MIN)
+        if (streams && bytes >= HVD_PAYLOAD_STREAM_MIN)
             hvd_reduce_copy_stream(out, in, bytes);
         else
-            hvd_shm_copy(out, in, bytes);
+            hvd_payload_copy(out, in, bytes);
         in += bytes;
         from += n;
         count -= n;
