@@ -6,6 +6,7 @@
 #include "worker/transport/hosts/hosts.h"
 
 #include <string.h>
+#include <utlist.h>
 
 #include "base/mem.h"
 #include "worker/transport/hosts/hosts_internal.h"
@@ -194,11 +195,8 @@ static void fetch(struct hvd_hosts *h)
 
     mv->steps->fetch(h, chunk);
     mv->is_done = chunk->at + chunk->count == mv->total;
-    if (mv->is_done) {
-        h->first = mv->next;
-        if (!h->first)
-            h->last = NULL;
-    }
+    if (mv->is_done)
+        DL_DELETE(h->first, mv);
     raise_flag(h, &h->flags[h->team->local_rank].fetched, ++h->n_fetched);
 }
 
@@ -258,11 +256,7 @@ hvd_status_t hvd_hosts_start(struct hvd_hosts *h, struct hvd_collective *c, stru
         .c = c, .width = hvd_dtype_size((int)c->dtype), .awaits_stage = HVD_HOSTS_ALL};
     prepare(h, mv);
     c->_state = mv;
-    if (h->last)
-        h->last->next = mv;
-    else
-        h->first = mv;
-    h->last = mv;
+    DL_APPEND(h->first, mv);
     if (!h->next)
         h->next = mv;
     progress(h);
@@ -273,8 +267,7 @@ static void put_back(struct hvd_hosts *h, struct hvd_collective *c)
 {
     struct hvd_hosts_move *mv = c->_state;
 
-    mv->next = h->spare;
-    h->spare = mv;
+    LL_PREPEND(h->spare, mv);
     c->_state = NULL;
 }
 
@@ -296,28 +289,21 @@ hvd_status_t hvd_hosts_test(struct hvd_hosts *h, struct hvd_collective *c, struc
 /* The chunks of the ranks are out of step from here on: nothing moves any more. */
 void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c)
 {
-    const struct hvd_hosts_move *mv = c->_state;
+    struct hvd_hosts_move *mv = c->_state;
 
-    if (!mv->is_done) {
-        hvd_err_set(&h->failure, HVD_ERR_CANCELED, 0, "an earlier collective was given up");
-        h->is_broken = true;
-        for (uint64_t number = h->n_arrived; number < h->n_exchanged; number++) {
-            struct hvd_hosts_chunk *chunk = chunk_of(h, number);
-            if (chunk->is_exchanged)
-                h->far->ops->abandon(h->far, &chunk->far);
-            chunk->is_exchanged = false;
-        }
+    if (mv->is_done) {
+        put_back(h, c);
+        return;
     }
-    struct hvd_hosts_move *last = NULL;
-    for (struct hvd_hosts_move **at = &h->first; *at;) {
-        if (*at == mv) {
-            *at = mv->next;
-            continue;
-        }
-        last = *at;
-        at = &last->next;
+    hvd_err_set(&h->failure, HVD_ERR_CANCELED, 0, "an earlier collective was given up");
+    h->is_broken = true;
+    for (uint64_t number = h->n_arrived; number < h->n_exchanged; number++) {
+        struct hvd_hosts_chunk *chunk = chunk_of(h, number);
+        if (chunk->is_exchanged)
+            h->far->ops->abandon(h->far, &chunk->far);
+        chunk->is_exchanged = false;
     }
-    h->last = last;
+    DL_DELETE(h->first, mv);
     put_back(h, c);
 }
 

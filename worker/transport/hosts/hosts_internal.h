@@ -47,6 +47,7 @@ struct hvd_hosts_steps {
 
 /* A collective that was started; kept for the next one when it is finished. */
 struct hvd_hosts_move {
+    struct hvd_hosts_move *prev;
     struct hvd_hosts_move *next; /* in start order; or among the spare */
     struct hvd_collective *c;
     const struct hvd_hosts_steps *steps;
@@ -95,8 +96,7 @@ struct hvd_hosts {
     uint64_t n_arrived;
     uint64_t n_fetched;
     struct hvd_hosts_move *first; /* not finished */
-    struct hvd_hosts_move *last;
-    struct hvd_hosts_move *next; /* of those, the first that is not staged to its end */
+    struct hvd_hosts_move *next;  /* of those, the first that is not staged to its end */
     struct hvd_hosts_move *spare;
     bool is_broken;         /* a collective was given up, or failed */
     struct hvd_err failure; /* why */

@@ -3,6 +3,8 @@
  * what a round is. Whoever calls start or test moves on whatever can be moved; nobody waits here
  * for longer than it takes a peer on another processor to write a flag.
  */
+#include <utlist.h>
+
 #include "base/mem.h"
 #include "worker/transport/shm/shm_internal.h"
 
@@ -66,6 +68,14 @@ static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
     hvd_shm_ring_doorbells(s);
 }
 
+/* It is finished, or given up. */
+static void remove_move(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    DL_DELETE(s->first, mv);
+    hvd_free(mv->input_copy);
+    mv->input_copy = NULL;
+}
+
 /* Takes the first collective half a round further; it is ready. */
 static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
@@ -77,13 +87,8 @@ static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
     mv->is_posted = false;
     s->round++;
     s->counts.rounds++;
-    if (!mv->is_done)
-        return;
-    s->first = mv->next;
-    if (!s->first)
-        s->last = NULL;
-    hvd_free(mv->input_copy);
-    mv->input_copy = NULL;
+    if (mv->is_done)
+        remove_move(s, mv);
 }
 
 /* Goes on as far as it goes, and looks n_spins times for more. */
@@ -106,22 +111,6 @@ static bool progress(struct hvd_shm *s, unsigned n_spins)
 bool hvd_shm_can_move(const struct hvd_shm *s)
 {
     return s->first && !s->is_broken && is_ready(s, s->first);
-}
-
-static struct hvd_shm_move *take_move(struct hvd_shm *s)
-{
-    struct hvd_shm_move *mv = s->spare;
-
-    if (!mv)
-        return hvd_calloc(1, sizeof(*mv));
-    s->spare = mv->next;
-    return mv;
-}
-
-static void put_back(struct hvd_shm *s, struct hvd_shm_move *mv)
-{
-    mv->next = s->spare;
-    s->spare = mv;
 }
 
 static hvd_status_t prepare(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err)
@@ -149,23 +138,23 @@ static hvd_status_t prepare(struct hvd_shm *s, struct hvd_shm_move *mv, struct h
 hvd_status_t hvd_shm_start(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err)
 {
     struct hvd_shm *s = (struct hvd_shm *)t;
-    struct hvd_shm_move *mv = take_move(s);
+    struct hvd_shm_move *mv = s->spare;
 
+    if (mv)
+        s->spare = mv->next;
+    else
+        mv = hvd_malloc(1, sizeof(*mv));
     if (!mv)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
     hvd_shm_tune_once(s);
     *mv = (struct hvd_shm_move){.c = c, .waits_for = -1};
     hvd_status_t st = prepare(s, mv, err);
     if (st != HVD_OK) {
-        put_back(s, mv);
+        LL_PREPEND(s->spare, mv);
         return st;
     }
     c->_state = mv;
-    if (s->last)
-        s->last->next = mv;
-    else
-        s->first = mv;
-    s->last = mv;
+    DL_APPEND(s->first, mv);
     progress(s, 1);
     return HVD_OK;
 }
@@ -184,7 +173,7 @@ hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, str
                         "rank %d is lost: its process ended during the job", s->names[s->lost]);
     if (!mv->is_done)
         return HVD_INPROGRESS;
-    put_back(s, mv);
+    LL_PREPEND(s->spare, mv);
     c->_state = NULL;
     return HVD_OK;
 }
@@ -194,35 +183,27 @@ void hvd_shm_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
     struct hvd_shm *s = (struct hvd_shm *)t;
     struct hvd_shm_move *mv = c->_state;
-    struct hvd_shm_move *last = NULL;
 
-    s->is_broken = s->is_broken || !mv->is_done;
-    for (struct hvd_shm_move **at = &s->first; *at;) {
-        if (*at == mv) {
-            *at = mv->next;
-            continue;
-        }
-        last = *at;
-        at = &last->next;
+    if (!mv->is_done) {
+        s->is_broken = true;
+        remove_move(s, mv);
     }
-    s->last = last;
-    hvd_free(mv->input_copy);
-    mv->input_copy = NULL;
     c->_state = NULL;
-    put_back(s, mv);
+    LL_PREPEND(s->spare, mv);
+}
+
+static void free_moves(struct hvd_shm_move *mv)
+{
+    while (mv) {
+        struct hvd_shm_move *next = mv->next;
+        hvd_free(mv->input_copy);
+        hvd_free(mv);
+        mv = next;
+    }
 }
 
 void hvd_shm_moves_fini(struct hvd_shm *s)
 {
-    while (s->first) {
-        struct hvd_shm_move *next = s->first->next;
-        hvd_free(s->first->input_copy);
-        hvd_free(s->first);
-        s->first = next;
-    }
-    while (s->spare) {
-        struct hvd_shm_move *next = s->spare->next;
-        hvd_free(s->spare);
-        s->spare = next;
-    }
+    free_moves(s->first);
+    free_moves(s->spare);
 }

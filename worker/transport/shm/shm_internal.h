@@ -72,7 +72,8 @@ struct hvd_shm_steps {
 
 /* A collective that was started; kept for the next one when it is finished. */
 struct hvd_shm_move {
-    struct hvd_shm_move *next; /* in start order; or among the free */
+    struct hvd_shm_move *prev;
+    struct hvd_shm_move *next; /* in start order; or among the spare */
     struct hvd_collective *c;
     const struct hvd_shm_steps *steps;
     struct hvd_payload payload; /* allreduce */
@@ -135,8 +136,7 @@ struct hvd_shm {
     char *stages;
 
     uint64_t round;
-    struct hvd_shm_move *first;
-    struct hvd_shm_move *last;
+    struct hvd_shm_move *first; /* not finished */
     struct hvd_shm_move *spare;
     bool is_broken;       /* a collective was given up: the ranks are out of step */
     char *scratch;        /* HVD_SHM_SCRATCH bytes; owned */
