@@ -189,8 +189,8 @@ LAYERS = {
     "worker/engine/execute": [*ENGINE, "worker/engine", "worker/engine/state"],
     "worker/engine/negotiate": [*ENGINE, "worker/engine", "worker/engine/state", "worker/engine/submit", "worker/engine/execute"],
     "worker/engine/wait": [*ENGINE, "worker/engine", "worker/engine/state", "worker/engine/execute", "worker/engine/negotiate"],
-    "worker/engine": [*ENGINE, "worker/engine/state", "worker/engine/submit", "worker/engine/execute", "worker/engine/negotiate",
-                      "worker/engine/wait"],
+    "worker/engine/job": [*ENGINE, "worker/engine", "worker/engine/state", "worker/engine/negotiate", "worker/engine/wait"],
+    "worker/engine": ENGINE,
     "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/telemetry", "worker/autotune",
                    "worker/device", "worker/engine", "worker/transport/hybrid", "worker/transport/mpi"],
     "worker/timeline_report": ["base"],
@@ -298,7 +298,7 @@ def file_rules():
 
 
 # A folder of which one header declares what several files have: its functions may have the folder's prefix as well.
-FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/negotiate": "engine",
+FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/job": "engine", "worker/engine/negotiate": "engine",
            "worker/engine/state": "engine", "worker/engine/submit": "engine", "worker/engine/wait": "engine",
            "worker/reduce": "reduce", "worker/transport/hosts": "hosts", "worker/transport/hybrid": "hybrid",
            "worker/transport/mpi": "mpi", "worker/transport/shm": "shm"}

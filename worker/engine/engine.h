@@ -4,7 +4,7 @@
 #include "worker/autotune/autotune.h"
 #include "worker/core/op_layout.h"
 #include "worker/device/device.h"
-#include "worker/engine/state/output.h"
+#include "worker/engine/output.h"
 #include "worker/telemetry/telemetry.h"
 #include "worker/transport/transport.h"
 

@@ -10,7 +10,7 @@
 #include "worker/engine/execute/op_trace.h"
 #include "worker/engine/execute/sharing.h"
 #include "worker/engine/execute/staging.h"
-#include "worker/engine/state/output.h"
+#include "worker/engine/output.h"
 #include "worker/reduce/reduce.h"
 
 static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_fused_op *f, size_t bytes)

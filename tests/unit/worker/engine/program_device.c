@@ -9,7 +9,7 @@
 
 #include "tests/unit/worker/device/fake.h"
 #include "tests/unit/worker/engine/program.h"
-#include "worker/engine/state/output.h"
+#include "worker/engine/output.h"
 
 /* Whether the device of a rank has collectives of its own: all have, none has, or but one. */
 static bool moves(const struct program_run *r, int rank)

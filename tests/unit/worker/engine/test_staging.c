@@ -8,7 +8,7 @@
 #include "tests/sim/sim.h"
 #include "tests/unit/worker/device/fake.h"
 #include "worker/engine/engine.h"
-#include "worker/engine/state/output.h"
+#include "worker/engine/output.h"
 
 #define MAX_RANKS 5
 #define MAX_COUNT 24

@@ -1,5 +1,5 @@
-#ifndef HVD_WORKER_ENGINE_STATE_OUTPUT_H
-#define HVD_WORKER_ENGINE_STATE_OUTPUT_H
+#ifndef HVD_WORKER_ENGINE_OUTPUT_H
+#define HVD_WORKER_ENGINE_OUTPUT_H
 
 #include <stddef.h>
 #include <stdint.h>

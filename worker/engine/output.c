@@ -3,10 +3,9 @@
  * by the wait. No lock: it belongs to one side at a time.
  */
 
-#include "worker/engine/state/output.h"
+#include "worker/engine/output.h"
 
 #include "base/mem.h"
-#include "worker/engine/state/entry.h"
 
 hvd_status_t hvd_output_create(int n_ranks, struct horovod_output **out)
 {
