@@ -122,10 +122,10 @@ class Adapter:
         rows = _core.reducescatter_rows(shape[0], process_set.rank(), process_set.size())
         return self.empty(source, (rows, *shape[1:]))
 
-    def exchanged(self, outputs, like, splits, size):
+    def exchanged(self, tensor, splits, size, outputs):
         """What an alltoall returns: its only output as a tensor, and how many rows came from each of `size` ranks."""
         del splits
-        return self.from_output(outputs[0], like), [outputs[0].rows_of(rank) for rank in range(size)]
+        return self.from_output(outputs[0], tensor), [outputs[0].rows_of(rank) for rank in range(size)]
 
     # --- Errors
 

@@ -422,8 +422,7 @@ class Operations:
             handle = _core.alltoall_async(self._dense(tensor), counts, name, process_set.process_set_id)
         except Exception as error:  # pylint: disable=broad-except
             raise self.refused(error, "alltoall", (tensor,), name, process_set)
-        exchanged, size = self._exchanged, process_set.size()
-        return keep(handle, lambda outputs: exchanged(outputs, tensor, splits, size))
+        return keep(handle, partial(self._exchanged, tensor, splits, process_set.size()))
 
     # --- Reducescatter
 

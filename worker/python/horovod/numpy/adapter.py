@@ -19,11 +19,9 @@ def _has_memory(array):
 
 def _dense(array):
     """The array as one that lies in one piece: itself, where it does."""
-    if type(array) is not _numpy.ndarray:  # most are, and need no look at what else they could be
-        if hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
-            array = _from_tensor(array)
-        array = _numpy.asarray(array)
-    return _numpy.ascontiguousarray(array) if array.ndim else array
+    if type(array) is not _numpy.ndarray and hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
+        array = _from_tensor(array)
+    return _numpy.asarray(array, order="C")
 
 
 def _from_tensor(tensor):
@@ -96,9 +94,9 @@ class ArrayAdapter(Adapter):
         rows = _core.reducescatter_rows(shape[0], process_set.rank() or 0, process_set.size() or 1)
         return self.empty(source, (rows, *shape[1:]))
 
-    def exchanged(self, outputs, like, splits, size):
+    def exchanged(self, tensor, splits, size, outputs):
         """The counts only where there were splits."""
-        return self.from_output(outputs[0], like) if splits is None else super().exchanged(outputs, like, splits, size)
+        return self.from_output(outputs[0], tensor) if splits is None else super().exchanged(tensor, splits, size, outputs)
 
     @staticmethod
     def explained(tensors, process_set, name=None):

@@ -5,6 +5,7 @@ copied; else the work is done on a copy, and what is left to do at the end (brin
 where it belongs) is kept with the handle until `synchronize`, by the extension.
 """
 import contextlib
+from functools import partial
 from operator import attrgetter
 
 import torch
@@ -13,7 +14,6 @@ import torch.utils.dlpack
 from horovod import _core
 from horovod.common.adapter import Adapter
 from horovod.common.operations import NO_TENSORS
-
 
 _DTYPES = {getattr(torch, name) for name in
            ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64",
@@ -179,20 +179,21 @@ def all_written(tensors):
 
 def return_to(tensor, result):
     """What synchronize is to return for a `result` in host memory: it, or a function that moves it to tensor's device."""
-    if tensor.is_cpu:
-        return result
-    device = tensor.device
-    return lambda _: result.to(device)
+    return result if tensor.is_cpu else partial(_moved, result, tensor.device)
+
+
+def _moved(result, device, _):
+    return result.to(device)
 
 
 def write_back(tensor, result):
     """What synchronize is to return for an in-place operation that was done in `result`."""
     if result is tensor:
         return written(tensor)
-    return lambda _: _overwritten(tensor, result)
+    return partial(_overwritten, tensor, result)
 
 
-def _overwritten(tensor, result):
+def _overwritten(tensor, result, _):
     with torch.inference_mode() if tensor.is_inference() else contextlib.nullcontext():
         tensor.detach().copy_(result)
     return tensor
@@ -270,14 +271,14 @@ def split_counts(splits):
     return splits.tolist() or None
 
 
-def exchanged(outputs, like, splits, size):
+def exchanged(tensor, splits, size, outputs):
     """(received rows, rows received from each rank) of an alltoall: of the type and device of splits, else int32."""
     received = [outputs[0].rows_of(rank) for rank in range(size)]
     if isinstance(splits, torch.Tensor):
         received = torch.tensor(received, dtype=splits.dtype, device=splits.device)
     else:
         received = torch.tensor(received, dtype=torch.int32)
-    return from_output(outputs[0], like), received
+    return from_output(outputs[0], tensor), received
 
 
 class UnsupportedReduction(ValueError, RuntimeError):
