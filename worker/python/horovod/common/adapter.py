@@ -1,9 +1,9 @@
 """What the operations need of a framework: the functions of an adapter.
 
 An adapter is a class derived from Adapter, in the folder of its framework, and is given to Operations (operations.py). Adapter
-itself is that of memory without a framework: of bytearray, array, memoryview and all else that has the buffer protocol. What
-must differ for a framework are dense, empty and from_output; where dense() makes copies also dense_in_place
-and write_back. Everything else may stay.
+itself is that of memory without a framework: of bytearray, array, memoryview and all else that has the buffer protocol. A
+framework replaces dense, empty and from_output, and where dense() makes copies also dense_in_place and write_back. Everything
+else may stay.
 
 Functions that are called for each tensor are best static, and of C where the framework has one.
 """
