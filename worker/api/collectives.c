@@ -95,7 +95,9 @@ static const struct hvd_completion *completion_of(const horovod_tensor_t *t,
 /* Whether nobody waits for a call. */
 static bool has_done(const struct call *call)
 {
-    return call->tensor && call->tensor->size >= sizeof(*call->tensor) && call->tensor->done;
+    const size_t size = offsetof(horovod_tensor_t, done) + sizeof(call->tensor->done);
+
+    return call->tensor && call->tensor->size >= size && call->tensor->done;
 }
 
 static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
@@ -460,7 +462,9 @@ static bool submit_expected_group(struct hvd_engine *engine, const struct group 
     const bool is_small = g->n <= GROUP_ON_STACK;
     struct hvd_described *d =
         is_small ? on_stack : hvd_malloc((size_t)g->n, sizeof(*d) + sizeof(struct hvd_completion));
-    struct hvd_completion *rooms = is_small ? rooms_on_stack : (struct hvd_completion *)(d + g->n);
+    struct hvd_completion *rooms = is_small ? rooms_on_stack
+                                   : d      ? (struct hvd_completion *)(d + g->n)
+                                            : NULL;
     bool is_one = d && g->op == HVD_ALLREDUCE && g->n > 0;
 
     for (int i = 0; is_one && i < g->n; i++) {
@@ -533,11 +537,7 @@ static horovod_status_t run_async(const struct call *call, horovod_handle_t *han
 {
     horovod_handle_t nobodys = 0;
 
-    if (!has_done(call))
-        return run_with_handle(call, handle, err);
-    if (handle)
-        *handle = 0;
-    return run_with_handle(call, &nobodys, err);
+    return run_with_handle(call, handle || !has_done(call) ? handle : &nobodys, err);
 }
 
 /* Submits and waits, so long at most; -1: until it has ended. *handle as horovod_allreduce_for has
@@ -549,12 +549,13 @@ static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
     struct hvd_err why;
     hvd_status_t st = HVD_OK;
 
+    if (handle)
+        *handle = 0;
     if (!handle || has_done(call))
         return refuse_to_wait(call,
                               handle ? "done is for calls that do not wait: see horovod_done_t"
                                      : "handle is NULL",
                               err);
-    *handle = 0;
     struct hvd_engine *engine = hvd_api_enter(true);
     if (!engine)
         return hvd_api_not_initialized(err);
@@ -620,11 +621,6 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
                                                        : submit_group(engine, g, handles, &why);
     else if (g->tensors)
         announce_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
-    for (int i = 0; is_whole && st == HVD_OK && i < g->n; i++) {
-        const struct call call = call_of(g, i);
-        if (has_done(&call))
-            handles[i] = 0;
-    }
     hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }

@@ -88,6 +88,33 @@ static void reduce_many(void)
         check(atomic_load(&ends[i].n_calls) == 1, "many", "called twice");
 }
 
+/* Allocators of tensors that need none are not called, by name or cached, waited for or not. */
+static void reduce_with_an_allocator(void)
+{
+    horovod_error_t err = {0};
+    horovod_handle_t handle = 0;
+    struct ending end = {0};
+    int64_t data = 0;
+
+    for (int step = 0; step < STEPS; step++) {
+        const horovod_tensor_t *tensor =
+            HOROVOD_TENSOR(.name = "allocates", .dtype = HOROVOD_INT64, .op = HOROVOD_MAX,
+                           .allocate = give_memory, .context = &end);
+        data = horovod_rank();
+        if (step % 2) {
+            check(horovod_allreduce(&data, &data, tensor, &err) == HOROVOD_OK, "allocates",
+                  err.message);
+        } else {
+            check(horovod_allreduce_async(&data, &data, tensor, &handle, &err) == HOROVOD_OK,
+                  "allocates", err.message);
+            check(handle != 0 && horovod_wait(handle, &err) == HOROVOD_OK, "allocates",
+                  err.message);
+        }
+        check(data == horovod_size() - 1, "allocates", "the maximum is wrong");
+    }
+    check(end.n_allocations == 0, "allocates", "an allreduce has an output");
+}
+
 /* One group: some are called, some are waited for. */
 static void reduce_group(void)
 {
@@ -210,9 +237,11 @@ static void go_on(void *context, horovod_status_t status, const char *message,
 static void follow_a_chain(void)
 {
     struct chain chain = {.n_left = 100, .data = horovod_rank()};
+    horovod_error_t err = {0};
 
     atomic_fetch_add(&chain.n_left, 1);
     go_on(&chain, HOROVOD_OK, "", NULL);
+    check(horovod_barrier(&err) == HOROVOD_OK, "chain", err.message); /* which calls back, too */
     while (atomic_load(&chain.n_left) > 0)
         sched_yield();
     check(chain.data == horovod_size() - 1, "chain", "the maximum is wrong");
@@ -221,6 +250,7 @@ static void follow_a_chain(void)
 /* Failures: of one tensor, of a call that waits, and of the job. */
 static void fail(void)
 {
+    horovod_handle_t handle = 17;
     const int64_t shape[] = {horovod_rank() + 1};
     int64_t data[ROWS_MAX] = {0};
     struct ending end = {0};
@@ -240,6 +270,12 @@ static void fail(void)
                             &err) == HOROVOD_INVALID_ARGUMENT &&
               strstr(err.message, "done is for calls that do not wait"),
           "waits", err.message);
+    check(horovod_allreduce_for(data, data,
+                                HOROVOD_TENSOR(.name = "waits", .dtype = HOROVOD_INT64,
+                                               .op = HOROVOD_SUM, .done = note_end),
+                                10, &handle, &err) == HOROVOD_INVALID_ARGUMENT &&
+              handle == 0,
+          "waits", "refused, and it has a handle");
     check_sum("after failures");
 }
 
@@ -251,6 +287,7 @@ void mode_callbacks(void)
 
     must_init();
     reduce_many();
+    reduce_with_an_allocator();
     reduce_group();
     gather(false);
     gather(true);

@@ -566,6 +566,7 @@ static hvd_status_t alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (is_prelude(f)) {
         hvd_mover_compute(f);
         st = hvd_alltoall_mover.advance(e, set, f, &next, err);
+        f->is_second = false; /* nothing has been started yet */
     }
     f->has_more = false;
     return st == HVD_OK && f->work.moves_data ? HVD_INPROGRESS : st;

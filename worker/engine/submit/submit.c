@@ -286,6 +286,13 @@ static bool is_expected(const struct hvd_set *set, const struct hvd_cache_slot *
            atomic_load_explicit(&slot_entry->claim, memory_order_acquire) == 0;
 }
 
+/* What the program has of a submitted entry: nobody waits for one with a completion, which may end
+ * as soon as mu is free. Holds mu. */
+static int64_t handle_of(const struct hvd_entry *entry)
+{
+    return entry->has_completion ? 0 : entry->handle;
+}
+
 /* Submits what the slot is for; the handle. Holds mu. */
 static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_cache_slot *slot,
                              const struct hvd_described *d)
@@ -296,7 +303,7 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
     entry->input = d->input;
     entry->data = d->output;
     entry->slot = slot;
-    entry->has_completion = d->completion != NULL;
+    entry->has_completion = d->completion && d->completion->call;
     if (d->completion)
         entry->completion = *d->completion;
     hvd_handles_renew(entry);
@@ -305,7 +312,7 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
     hvd_telemetry_submitted(e->options.telemetry, (uint64_t)entry->handle, &entry->request, true);
     queue_bit(set, slot);
     learn_order(set, slot);
-    return entry->handle;
+    return handle_of(entry);
 }
 
 bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
@@ -373,7 +380,7 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a join");
     }
     if (st == HVD_OK) {
-        *handle = entry->handle;
+        *handle = handle_of(entry);
         enqueue(e, entry, submission->is_waited_now);
         call_progress_owner(e, submission->is_waited_now);
     }
@@ -482,7 +489,7 @@ hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_subm
     if (st == HVD_OK)
         enqueue_group(e, entries, n, submissions[0].is_waited_now);
     for (uint32_t i = 0; i < n && st == HVD_OK; i++)
-        handles[i] = entries[i]->handle;
+        handles[i] = handle_of(entries[i]);
     if (st == HVD_OK && n > 0)
         call_progress_owner(e, submissions[0].is_waited_now);
     pthread_mutex_unlock(&e->mu);

@@ -29,6 +29,7 @@
 #include "worker/engine/wait/progress.h"
 
 #define SPIN_STEPS 256
+#define FIRST_STEPS 65536 /* at most, without a look at the clock */
 #define BRIEF_STEPS 1024  /* at most, for who cannot stay */
 #define BRIEF_BYTES 16384 /* of all that would be reduced meanwhile */
 #define YIELD_STEPS 2048
@@ -249,7 +250,7 @@ static bool is_little(const struct hvd_engine *e, const struct hvd_entry *entry)
 bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief)
 {
     const unsigned n_idle_max = e->is_crowded ? 0 : SPIN_STEPS;
-    unsigned n_steps = is_brief ? BRIEF_STEPS : UINT_MAX;
+    unsigned n_steps = is_brief ? BRIEF_STEPS : FIRST_STEPS;
     unsigned n_idle = 0;
 
     if (e->locked.has_progress_owner || !hvd_wake_may_own(e) ||
@@ -289,9 +290,11 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
             continue;
         }
         struct backoff backoff = {0};
+        unsigned n_steps = 0; /* others may make progress for ever, as tensors that end and begin */
         e->locked.has_progress_owner = true;
         pthread_mutex_unlock(&e->mu);
-        while (!is_waiter_done(e, waiter) && !(backoff.n_idle > SPIN_STEPS && is_late(waiter)))
+        while (!is_waiter_done(e, waiter) &&
+               !((backoff.n_idle > SPIN_STEPS || ++n_steps % SPIN_STEPS == 0) && is_late(waiter)))
             step_backing_off(e, &backoff, &waiter->cond, false);
         pthread_mutex_lock(&e->mu);
         release_progress_owner(e, waiter);

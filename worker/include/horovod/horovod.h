@@ -106,13 +106,21 @@ typedef struct horovod_output horovod_output_t;
 /*
  * Called once when a tensor has ended, with what a wait would return: the status, the reason of a
  * failure (borrowed for the call; "" when there is none), and the output of an allgather or
- * alltoall that ended well (then it is the callee's, else NULL). The name is free by then.
+ * alltoall that ended well (then it is the callee's, else NULL). The name is free by then. A
+ * submission that is refused is not called back. The call may come before the submitting call has
+ * returned, in another thread.
  *
- * The caller is whichever thread makes progress: one that waits for another tensor or polls, or the
- * library's own. It holds no lock of the library, but nothing else makes progress meanwhile: return
- * soon. It may submit tensors; it may not wait, poll, or call horovod_init or horovod_shutdown.
- * Where HOROVOD_MPI_THREADS_DISABLE is set, only the thread that called horovod_init makes
- * progress: it has to wait or poll for something.
+ * The caller is whichever thread makes progress: one that waits or polls, one in a synchronous
+ * call, in a call about process sets or in horovod_shutdown, or the library's own. So a lock that
+ * the program holds over such a call must not be taken here. Nothing else makes progress meanwhile:
+ * return soon. It may submit tensors and ask for ranks and sizes. It may not wait, poll, change
+ * process sets, or call horovod_init, horovod_shutdown and their siblings, horovod_init_error or
+ * horovod_comm_process_set; a process that is forked here must not return from it.
+ *
+ * After HOROVOD_ABORTED MPI may still write to outputs, also to those that horovod_allocate_t has
+ * made: they stay until the process ends. Where HOROVOD_MPI_THREADS_DISABLE is set, the thread that
+ * called horovod_init alone makes progress: it has to wait for a tensor that has a handle, as a
+ * barrier.
  */
 typedef void (*horovod_done_t)(void *context, horovod_status_t status, const char *message,
                                horovod_output_t *output);
@@ -121,8 +129,8 @@ typedef void (*horovod_done_t)(void *context, horovod_status_t status, const cha
  * Returns memory for the output of an allgather or alltoall, once the ranks have agreed on its
  * size: bytes, as so many rows. It stays the callee's: the library writes it until the tensor has
  * ended, and never frees it. Called once for a tensor, also for no rows, and not for a tensor that
- * fails before; NULL for more than 0 bytes ends the job, as a lack of memory does. As above, but it
- * may not submit tensors.
+ * fails before; NULL for more than 0 bytes ends the job, as a lack of memory does. The caller and
+ * what is allowed are as above, but it may not submit tensors.
  */
 typedef void *(*horovod_allocate_t)(void *context, int64_t rows, size_t bytes);
 
