@@ -18,12 +18,16 @@ bool hvd_room_lacks(int why)
     return why == ENOSPC || why == EDQUOT;
 }
 
-static bool has_files(int folder)
+static bool has_files(const struct statvfs *about)
 {
-    struct statvfs about;
+    return about->f_files == 0 || (geteuid() == 0 ? about->f_ffree : about->f_favail) >= FILES_MIN;
+}
 
-    return fstatvfs(folder, &about) != 0 || about.f_files == 0 ||
-           (geteuid() == 0 ? about.f_ffree : about.f_favail) >= FILES_MIN;
+/* For file systems that allocate nothing ahead. */
+static bool has_bytes(const struct statvfs *about, size_t size_bytes)
+{
+    return about->f_blocks == 0 ||
+           (geteuid() == 0 ? about->f_bfree : about->f_bavail) * about->f_frsize >= size_bytes;
 }
 
 static off_t largest(size_t size_bytes)
@@ -35,20 +39,34 @@ static off_t largest(size_t size_bytes)
                : (off_t)size_bytes;
 }
 
-bool hvd_room_is_in(int folder, size_t size_bytes)
+/* A file that goes with its descriptor. Not every file system has those without a name. */
+static int open_unnamed(int folder)
 {
     char name[64];
-    bool is_full;
-    int fd;
+    int fd = openat(folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
-    if (!has_files(folder))
-        return false;
+    if (fd >= 0 || hvd_room_lacks(errno))
+        return fd;
     (void)snprintf(name, sizeof(name), "horovod-room-%d", (int)getpid());
     fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)unlinkat(folder, name, 0); /* at once: little stays of who is killed */
+    return fd;
+}
+
+bool hvd_room_is_in(int folder, size_t size_bytes)
+{
+    struct statvfs about = {0};
+    bool is_full = false;
+
+    if (fstatvfs(folder, &about) == 0 && !has_files(&about))
+        return false;
+    const int fd = open_unnamed(folder);
     if (fd < 0)
         return !hvd_room_lacks(errno);
-    (void)unlinkat(folder, name, 0); /* at once: nothing stays of who is killed */
-    is_full = fallocate(fd, 0, 0, largest(size_bytes)) != 0 && hvd_room_lacks(errno);
+    if (fallocate(fd, 0, 0, largest(size_bytes)) != 0)
+        is_full = hvd_room_lacks(errno) ||
+                  ((errno == EOPNOTSUPP || errno == ENOSYS) && !has_bytes(&about, size_bytes));
     (void)close(fd);
     return !is_full;
 }

@@ -111,6 +111,21 @@ static void what_cannot_be_found_out_counts_as_room(void **state)
     assert_true(hvd_room_is_in(fd, 1));
 }
 
+static void where_nothing_is_allocated_ahead_free_blocks_count(void **state)
+{
+    (void)state;
+    fs.about.f_blocks = 1000;
+    fs.about.f_frsize = 4096;
+    fs.about.f_bavail = 2;
+    fs.about.f_bfree = 3;
+    fs.allocate_error = EOPNOTSUPP;
+    assert_true(hvd_room_is_in(fd, (size_t)2 * 4096));
+    assert_false(hvd_room_is_in(fd, (size_t)2 * 4096 + 1));
+    fs.user = 0;
+    assert_true(hvd_room_is_in(fd, (size_t)3 * 4096));
+    assert_false(hvd_room_is_in(fd, (size_t)3 * 4096 + 1));
+}
+
 static void files_that_are_kept_for_root_are_room_for_root_alone(void **state)
 {
     (void)state;
@@ -156,6 +171,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_folder_that_takes_the_bytes_has_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_file_system_or_quota_has_no_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(where_nothing_is_allocated_ahead_free_blocks_count, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_found_out_counts_as_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_that_are_kept_for_root_are_room_for_root_alone,
                                         set_up, tear_down),

@@ -135,3 +135,6 @@ def reducescatter(array, name=None, op=Average, process_set=global_process_set, 
 def join():
     """No more arrays from this rank: waits for the others, and returns the rank that came last."""
     return _core.join()
+
+
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("adapter", "operations")]

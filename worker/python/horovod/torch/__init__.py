@@ -35,4 +35,4 @@ def _check_has_gpu():
     return _torch.cuda.is_available()
 
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [name for name in dir() if not name.startswith("_") and name != "adapter"]
