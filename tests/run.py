@@ -22,7 +22,9 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path.insert(0, str(ROOT / "tests"))
 import limits  # noqa: E402  (the path above)
+import changed  # noqa: E402
 
 REPORTS = ROOT / "build" / "reports"
 PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", "-rs"]
@@ -492,6 +494,9 @@ def parse_arguments():
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     parser.add_argument("--list", action="store_true", help="name every test and run none")
     parser.add_argument("--serial", action="store_true", help="one suite after the other: none beside the cluster's")
+    parser.add_argument("--changed", nargs="?", const="", metavar="COMMIT",
+                        help="only what the changes since it can break, in minutes: the unit programs that they go into, quick tests "
+                             "and checks; says which suites are left to a whole run. Default: where the branch began")
     parser.add_argument("-k", metavar="WORDS", help="of the pytest suites run only tests whose names match")
     options = parser.parse_args()
     for name in options.suites:
@@ -589,8 +594,68 @@ def run_chosen(chosen, total):
     run_each([name for name in chosen if name in LAST], total)
 
 
+def affected_programs(paths):
+    """The unit programs into which a changed source goes, and the script that ctest knows them by."""
+    build = build_dir("dev")
+    objects = changed.objects_with(paths, call(["ninja", "-C", str(build), "-t", "deps"], 60)[1], ROOT, build)
+    programs = sorted(str(path.relative_to(build)) for path in (build / "tests" / "unit").rglob("test_*")
+                      if path.is_file() and os.access(path, os.X_OK))
+    inputs = {program: call(["ninja", "-C", str(build), "-t", "inputs", program], 60)[1].split() for program in programs}
+    return [pathlib.Path(program).name for program in changed.programs_with(objects, inputs)]
+
+
+def check_changed(paths):
+    """Unit programs of the build's graph."""
+    failure = build("dev")
+    if failure:
+        return [failure]
+    programs = affected_programs(paths)
+    say(f"{len(programs)} unit programs have what was changed")
+    if not programs:
+        return []
+    status, output = call(["ctest", "--test-dir", str(build_dir("dev")), "-L", "^unit$", "-R", f"^({'|'.join(programs)})$", "-j2",
+                           "--output-on-failure"], 1800)
+    return [Result(f"ctest: {len(programs)} unit programs", "failed" if status else "passed", output[-6000:])]
+
+
+def lint_changed(paths):
+    """All checks but the slow one, which looks at the changed sources alone."""
+    status, output = call(["script/lint", *[name.replace("_", "-") for name in re.findall(
+        r"@check\ndef (\w+)", (ROOT / "tests/lint/lint.py").read_text(encoding="utf-8")) if name != "clang_tidy"]], 600)
+    sources = [path for path in paths if path.endswith(".c") and (ROOT / path).exists()]
+    results = [Result("script/lint but clang-tidy", "failed" if status else "passed", output[-6000:])]
+    if sources:
+        status, output = call(["clang-tidy-14", "--quiet", "-p", str(build_dir("dev")), *sources], 900)
+        results.append(Result(f"clang-tidy of {len(sources)} files", "failed" if status else "passed", output[-6000:]))
+    return results
+
+
+def run_changed(total):
+    """The suites of a change, one after the other."""
+    rev = OPTIONS.changed or changed.default_revision(ROOT)
+    paths = changed.paths_since(ROOT, rev)
+    tests, left = changed.quick_tests(paths)
+    say(f"{len(paths)} files differ from {rev}")
+    parts = {"unit": lambda: check_changed(paths), "lint": lambda: lint_changed(paths),
+             **{f"{path}{' -k ' if words else ''}{words}": lambda path=path, words=words: pytest(path, only=words or None)
+                for path, words in tests}}
+    for name, part in parts.items():
+        LANE.suite, begin = name, time.monotonic()
+        for outcome, count in report(name, part(), time.monotonic() - begin).items():
+            total[outcome] += count
+    if left:
+        say(f"left to a whole run: {', '.join(name for name in SUITES if name in left)}")
+
+
 def main():
     chosen = OPTIONS.suites or list(SUITES)
+    if OPTIONS.changed is not None:
+        cache_compilations()
+        total = {"passed": 0, "failed": 0, "skipped": 0}
+        run_changed(total)
+        summarize()
+        print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+        return 1 if total["failed"] or not total["passed"] else 0
     if OPTIONS.list:
         list_tests(chosen)
         return 0

@@ -13,7 +13,10 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-import limits  # noqa: E402  (the path above)
+sys.path.insert(0, str(ROOT / "tests"))
+
+import changed  # noqa: E402  (the path above)
+import limits  # noqa: E402
 
 budget = sys.modules["tests.support.budget"]  # the plugin
 
@@ -181,3 +184,33 @@ def test_a_function_that_does_not_begin_with_its_module_is_found(monkeypatch, tm
     found = lint.function_names()
     assert [line.split(" does ", 1)[0] for line in found] == [
         "worker/core/tree_bits.c:15: hvd_treetop", "worker/core/tree_bits.c:19: hvd_bits_read"]
+
+
+def test_a_change_is_checked_by_what_it_goes_into_and_by_quick_tests():
+    deps = """base/room.o: #deps 2, deps mtime 1 (VALID)
+    /root/base/room.c
+    /root/base/room.h
+
+worker/mpi.o: #deps 2, deps mtime 1 (VALID)
+    ../worker/mpi.c
+    ../base/room.h
+
+base/str.o: #deps 1, deps mtime 1 (VALID)
+    /root/base/str.c
+"""
+    assert changed.objects_with(["base/room.h"], deps, "/root", "/root/build") == {"base/room.o", "worker/mpi.o"}
+    assert changed.objects_with(["base/str.c"], deps, "/root", "/root/build") == {"base/str.o"}
+    inputs = {"test_room": ["base/room.o"], "test_mpi": ["worker/mpi.o", "base/str.o"], "test_other": ["x.o"]}
+    assert changed.programs_with({"base/room.o", "worker/mpi.o"}, inputs) == ["test_mpi", "test_room"]
+    tests, left = changed.quick_tests(["operator/core/hosts/hosts.c", "tests/integration/mpi/test_mpi.py", "worker/engine/engine.h"])
+    assert ("tests/integration/mpi/test_mpi.py", "") in tests and not any(
+        words for path, words in tests if path.endswith("test_mpi.py")), "a test file that was changed is run whole, once"
+    assert ("tests/integration/fake/test_explain.py", "") in tests and {"operator", "tsan"} <= set(left)
+    assert changed.quick_tests(["LICENSE"]) == ([], [])
+
+
+def test_every_quick_test_and_suite_of_a_change_is_there():
+    for _, quick, left in changed.QUICK:
+        assert all((ROOT / path).exists() for path, _ in quick)
+        listed = subprocess.run(["script/test", "--list", *left], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert listed.returncode == 0, listed.stderr
