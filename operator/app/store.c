@@ -631,11 +631,20 @@ static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
     return hvd_str_equal(owner_kind, hvd_kind_info(HVD_KIND_HOROVODJOB)->kind);
 }
 
+/* Whether it is a master's Job or a StatefulSet without a controller, made for some job of ours as
+ * its template says. */
+static bool is_released(const struct hvd_object *object)
+{
+    return (object->kind == HVD_KIND_JOB || object->kind == HVD_KIND_STATEFULSET) &&
+           !object->meta.owner_kind && object->meta.made_for;
+}
+
 /*
  * Anybody may give an object our labels, and an owner reference. Of those that no job controls only
  * what stands in the way of a job that is there is filed, and of a job's own only what it is made
  * of, so that the others cost nothing: sets of groups that are no more are to be removed. Until its
- * job comes, an object is believed, and a pod kept that the job's StatefulSet would adopt.
+ * job comes, an object is believed, a pod kept that the job's StatefulSet would adopt, and what has
+ * lost its owner: no watch would tell of it again, and an answer counts as older than the watch.
  */
 static bool is_of_interest(const struct hvd_store *store, const struct hvd_object *object)
 {
@@ -650,7 +659,7 @@ static bool is_of_interest(const struct hvd_store *store, const struct hvd_objec
         return has_job || object->u.pod.is_orphan || hvd_look_is_adoptable(object) ||
                has_our_kind_of_owner(object->kind, meta->owner_kind);
     if (!has_job)
-        return has_our_kind_of_owner(object->kind, meta->owner_kind);
+        return has_our_kind_of_owner(object->kind, meta->owner_kind) || is_released(object);
     return hvd_owner_has_name(&entry->job, object->kind, meta->name) ||
            (object->kind == HVD_KIND_STATEFULSET && hvd_owner_is_job(&entry->job, object));
 }

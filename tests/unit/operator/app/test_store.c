@@ -693,6 +693,27 @@ static void foreign_objects_with_our_labels_cost_nothing(void **state)
     assert_int_equal(hvd_index_count(&b->store.records), 0);
 }
 
+#define RELEASED(role)                                                                             \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j-" role                                       \
+    "\",\"uid\":\"r\",\"resourceVersion\":\"5\",\"labels\":{\"horovod.io/job-name\":\"j\"}},"      \
+    "\"spec\":{\"serviceName\":\"j\",\"template\":{\"metadata\":{\"annotations\":{"                \
+    "\"horovod.io/job-uid\":\"u1\"}}}}}"
+
+/* A stripped Job has the labels of its template: the API server gives them to it. Where it is
+ * listed before its HorovodJob, the answer to a look by name would count as older than that list.
+ */
+static void what_lost_its_owner_is_kept_until_its_job_comes(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_JOB, RELEASED("master"));
+    (void)put(b, HVD_KIND_STATEFULSET, RELEASED("worker"));
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "6"));
+    assert_int_equal(b->last->n_objects, 2);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_JOB, "ns", "j-master"));
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_STATEFULSET, "ns", "j-worker"));
+}
+
 static void what_stands_in_the_way_of_a_job_is_known_until_the_job_goes(void **state)
 {
     struct bench *b = *state;
@@ -880,6 +901,7 @@ int main(void)
         TEST(after_a_rewind_each_object_is_what_the_server_has_now),
         TEST(after_a_rewind_an_equal_version_is_taken),
         TEST(children_wait_for_their_job),
+        TEST(what_lost_its_owner_is_kept_until_its_job_comes),
         TEST(foreign_objects_with_our_labels_cost_nothing),
         TEST(what_stands_in_the_way_of_a_job_is_known_until_the_job_goes),
         TEST(a_version_that_is_known_is_told_from_another),
