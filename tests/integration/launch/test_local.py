@@ -458,9 +458,16 @@ import pathlib, select, signal, subprocess, sys, time
 job = "seq 9000; until test -e go; do sleep 0.1; done"
 process = subprocess.Popen([sys.argv[1], "-np", "1", "sh", "-c", job], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 select.select([process.stdout], [], [])
+def command(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:  # it has ended since
+        return "--session-keep"
 def others():
     pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [int(pid) for pid in pids if "--session-keep" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+    return [int(pid) for pid in pids if "--session-keep" not in command(pid)]
+while len(others()) != 1:  # one that was forked just now looks like horovodrun
+    time.sleep(0.01)
 mpirun, = others()
 pathlib.Path("go").touch()
 while others():
