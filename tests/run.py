@@ -416,6 +416,12 @@ def sources_of(suite):
     return sorted((ROOT / "tests" / folder).rglob("test_*.*")) if suite not in ("asan", "tsan") else []
 
 
+def lint_checks():
+    """The names of the checks of script/lint, read from its source."""
+    text = (ROOT / "tests/lint/lint.py").read_text(encoding="utf-8")
+    return [name.replace("_", "-") for name in re.findall(r"@check\ndef (\w+)", text)]
+
+
 def list_tests(suites):
     """Every test by suite and name, read from the sources: needs no build."""
     for suite in suites:
@@ -424,9 +430,8 @@ def list_tests(suites):
             for name in re.findall(pattern, source.read_text(encoding="utf-8"), re.M):
                 print(f"{suite}: {source.stem}: {name}")
         if suite == "lint":
-            text = (ROOT / "tests/lint/lint.py").read_text(encoding="utf-8")
-            for name in re.findall(r"@check\ndef (\w+)", text):
-                print(f"lint: {name.replace('_', '-')}")
+            for name in lint_checks():
+                print(f"lint: {name}")
         if suite in ("asan", "tsan", "clang"):
             print(f"{suite}: {SUITES[suite][0]}")
 
@@ -595,7 +600,7 @@ def run_chosen(chosen, total):
 
 
 def affected_programs(paths):
-    """The unit programs into which a changed source goes, and the script that ctest knows them by."""
+    """The unit programs into which a changed source goes; ctest knows them by these names."""
     build = build_dir("dev")
     objects = changed.objects_with(paths, call(["ninja", "-C", str(build), "-t", "deps"], 60)[1], ROOT, build)
     programs = sorted(str(path.relative_to(build)) for path in (build / "tests" / "unit").rglob("test_*")
@@ -620,8 +625,7 @@ def check_changed(paths):
 
 def lint_changed(paths):
     """All checks but the slow one, which looks at the changed sources alone."""
-    status, output = call(["script/lint", *[name.replace("_", "-") for name in re.findall(
-        r"@check\ndef (\w+)", (ROOT / "tests/lint/lint.py").read_text(encoding="utf-8")) if name != "clang_tidy"]], 600)
+    status, output = call(["script/lint", *[name for name in lint_checks() if name != "clang-tidy"]], 600)
     sources = [path for path in paths if path.endswith(".c") and (ROOT / path).exists()]
     results = [Result("script/lint but clang-tidy", "failed" if status else "passed", output[-6000:])]
     if sources:
@@ -649,21 +653,18 @@ def run_changed(total):
 
 def main():
     chosen = OPTIONS.suites or list(SUITES)
-    if OPTIONS.changed is not None:
-        cache_compilations()
-        total = {"passed": 0, "failed": 0, "skipped": 0}
-        run_changed(total)
-        summarize()
-        print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
-        return 1 if total["failed"] or not total["passed"] else 0
     if OPTIONS.list:
         list_tests(chosen)
         return 0
-    if any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
+    is_whole = OPTIONS.changed is None
+    if is_whole and any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
         start_cluster_build()
     cache_compilations()
     total = {"passed": 0, "failed": 0, "skipped": 0}
-    run_chosen(chosen, total)
+    if is_whole:
+        run_chosen(chosen, total)
+    else:
+        run_changed(total)
     for process, _ in CLUSTER_BUILD:
         process.wait()
     summarize()

@@ -14,7 +14,14 @@ def apart(folder, command):
     return ["sh", "-c", REDIRECT, str(folder), *map(str, command)]
 
 
-def written(folder, stream):
+def add_written(folder, done):
+    """Puts what the ranks have written, rank by rank, before mpirun's own words in a completed job; `errors` has it by rank."""
+    done.errors = _written(folder, "err")
+    done.stdout = "".join(_written(folder, "out").values()) + done.stdout
+    done.stderr = "".join(done.errors.values()) + done.stderr
+
+
+def _written(folder, stream):
     """{rank: what it has written to "out" or "err"}, in the order of the ranks."""
     files = sorted(pathlib.Path(folder).glob(f"*.{stream}"), key=lambda file: int(file.stem))
     return {int(file.stem): file.read_text(encoding="utf-8", errors="replace") for file in files}

@@ -45,9 +45,7 @@ def mpirun(n, *command, options=(), **extra):
         done = subprocess.run(
             ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *options, *streams.apart(folder, command)],
             env=environment(**extra), capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
-        done.stdout = "".join(streams.written(folder, "out").values()) + done.stdout
-        done.errors = streams.written(folder, "err")
-        done.stderr = "".join(done.errors.values()) + done.stderr
+        streams.add_written(folder, done)
     return done
 
 

@@ -72,8 +72,7 @@ def mpirun(n, *command, timeout=None, **extra):
     with tempfile.TemporaryDirectory() as folder:
         done = call("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", n, *streams.apart(folder, command),
                     timeout=timeout, **extra)
-        done.stdout = "".join(streams.written(folder, "out").values()) + done.stdout
-        done.stderr = "".join(streams.written(folder, "err").values()) + done.stderr
+        streams.add_written(folder, done)
     return done
 
 

@@ -112,7 +112,6 @@ hvd_status_t hvd_mover_reserve(const struct hvd_engine *e, struct hvd_fused_op *
 {
     const size_t bytes = (size_t)total * hvd_dtype_size((int)f->request.dtype);
     struct horovod_output *output = f->members[0].entry->output;
-
     const struct hvd_completion *completion = &f->members[0].entry->completion;
 
     if (completion->allocate) {
