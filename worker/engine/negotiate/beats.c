@@ -253,18 +253,28 @@ static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
     warn(e, out);
 }
 
-/* "; rank 3 on host b has not answered either": who is silent besides, as behind the same link. */
-static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set, int lost,
-                          struct hvd_text *text)
+static bool is_among(const int *ranks, int n, int rank)
+{
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == rank)
+            return true;
+    return false;
+}
+
+/* "; rank 3 on host b has not answered either" */
+void hvd_beats_add_silent(const struct hvd_engine *e, const struct hvd_set *set, const int *named,
+                          int n_named, struct hvd_text *text)
 {
     int silent[HVD_SILENT_MAX];
     int others[HVD_SILENT_MAX];
     const int n_silent =
-        hvd_heartbeat_missed(set->own.heartbeat, e->options.stall_warning_ns / 2, silent);
+        set->own.heartbeat
+            ? hvd_heartbeat_missed(set->own.heartbeat, e->options.stall_warning_ns / 2, silent)
+            : 0;
     int n = 0;
 
     for (int i = 0; i < n_silent; i++)
-        if (hvd_membership_rank_at(set, silent[i]) != lost)
+        if (!is_among(named, n_named, hvd_membership_rank_at(set, silent[i])))
             others[n++] = hvd_membership_rank_at(set, silent[i]);
     if (n == 0)
         return;
@@ -285,7 +295,7 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
     add_wait(set, step, &text);
     hvd_text_add(&text, ", for longer than %.3g seconds (%s)",
                  (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
-    add_as_silent(e, set, rank, &text);
+    hvd_beats_add_silent(e, set, &rank, 1, &text);
     hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%s", out);
     return hvd_membership_give_up(e, rank, err);
 }

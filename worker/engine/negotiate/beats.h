@@ -31,6 +31,11 @@ bool hvd_beats_are_active(const struct hvd_engine *e);
  */
 bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set, int64_t before_ns);
 
+/* Appends who has not answered for half of the warning time besides those that are named already,
+ * as behind the same link; nothing where there are none. */
+void hvd_beats_add_silent(const struct hvd_engine *e, const struct hvd_set *set, const int *named,
+                          int n_named, struct hvd_text *text);
+
 /* Probes those who are waited for, warns of those who do not answer, gives them up. Failure: the
  * job ends. */
 hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);

@@ -9,7 +9,6 @@
 #include "worker/engine/negotiate/stalls.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "worker/engine/negotiate/beats.h"
 #include "worker/engine/negotiate/membership.h"
@@ -24,12 +23,10 @@
 #define LEAVE_LATE_NS INT64_C(5000000000) /* and who is to name them has so long to do it */
 
 /* Another sentence follows the text, with a full stop of its own. */
-static void trim_full_stop(char *text)
+static void trim_full_stop(struct hvd_text *text)
 {
-    const size_t len = strlen(text);
-
-    if (len > 0 && text[len - 1] == '.')
-        text[len - 1] = '\0';
+    if (text->len > 0 && text->out[text->len - 1] == '.')
+        text->out[--text->len] = '\0';
 }
 
 /* Ends the job when a tensor has waited for too long: every rank hears which, and for whom. */
@@ -60,10 +57,14 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     const char *why = hvd_negotiator_empty_group(set->own.negotiator, name);
     if (why)
         hvd_text_add(&text, ": %.300s", why);
-    trim_full_stop(out);
-    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
+    trim_full_stop(&text);
     /* Without a thread of its own a rank does not answer, though its program runs. */
-    if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
+    const bool is_orderly =
+        e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns);
+    if (!is_orderly && n_ranks <= HVD_RANKS_NAMED) /* else some are only counted */
+        hvd_beats_add_silent(e, set, ranks, n_ranks, &text);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
+    if (is_orderly)
         return hvd_membership_end_for_stall(e, out, err);
     /* Of another set: rank 0 hears of it as of any failure here. */
     return set->id == 0 ? hvd_negotiator_leave(set->own.negotiator, (struct hvd_pos_range){.n = 1},

@@ -353,6 +353,34 @@ static void ranks_that_are_silent_together_are_all_named(void **state)
     }
 }
 
+/* The link goes down when one of two ranks has submitted the tensor: it waits for the other alone.
+ */
+static void ranks_that_are_silent_are_named_whether_the_tensor_waits_for_them_or_not(void **state)
+{
+    static const struct {
+        int size, missing, silent;
+        const char *words;
+    } cases[] = {
+        {5, 2, 3, "waits for rank 2 on host sim-0; rank 3 on host sim-0 has not answered either"},
+        {5, 3, 2, "waits for rank 3 on host sim-0; rank 2 on host sim-0 has not answered either"},
+        {RANKS_MAX, 3, 4,
+         "waits for rank 3 on host sim-3; rank 4 on host sim-4 has not answered either"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        open_scene(cases[i].size, SHUTDOWN, NULL);
+        for (int rank = 0; rank < cases[i].size; rank++)
+            if (rank != cases[i].missing)
+                submit(rank, 0, "gradient");
+        pass(100 * MS);
+        scene.is_frozen[cases[i].missing] = scene.is_frozen[cases[i].silent] = true;
+        pass(SHUTDOWN + 4 * TICK);
+        expect_end(cases[i].missing, cases[i].words);
+        close_scene();
+    }
+}
+
 static void a_rank_that_goes_on_in_time_ends_nothing(void **state)
 {
     (void)state;
@@ -532,6 +560,7 @@ int main(void)
         cmocka_unit_test(an_inner_node_that_stands_still_is_named_and_nobody_behind_it),
         cmocka_unit_test(rank_0_and_another_one_stand_still),
         cmocka_unit_test(ranks_that_are_silent_together_are_all_named),
+        cmocka_unit_test(ranks_that_are_silent_are_named_whether_the_tensor_waits_for_them_or_not),
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
         cmocka_unit_test(data_that_moves_nowhere_while_all_answer_is_named),
         cmocka_unit_test(data_that_creeps_comes_to_its_end),
