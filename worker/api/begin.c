@@ -136,7 +136,7 @@ static hvd_status_t create_autotune(const struct hvd_settings *settings,
 /* What the environment says. */
 static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
-    static const struct hvd_lookup environment = {.get = look_up};
+    static const struct hvd_lookup environment = {.get = look_up, .provider = hvd_providers_of};
     hvd_status_t st = hvd_settings_read(&environment, &s->settings, err);
 
     if (st != HVD_OK)

@@ -9,9 +9,12 @@
 
 #include "worker/transport/mpi/bootstrap.h"
 
+static const char *const moves_host_memory[] = {"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS",
+                                                NULL};
+
 /* Those who can begin a job come first, in the order of preference. */
 static const struct hvd_provider providers[] = {
-    {.name = "mpi", .bootstrap = &hvd_mpi_bootstrap, .built = 1},
+    {.name = "mpi", .bootstrap = &hvd_mpi_bootstrap, .built = 1, .variables = moves_host_memory},
     {.name = "gloo"},
     {.name = "nccl"},
     {.name = "ddl"},
@@ -40,6 +43,23 @@ bool hvd_providers_enabled(const char *name)
     const struct hvd_provider *provider = hvd_providers_find(name);
 
     return provider && provider->built > 0 && (!provider->probe || provider->probe());
+}
+
+static bool is_named_by(const struct hvd_provider *provider, const char *variable)
+{
+    const char *const *at = provider->variables;
+
+    while (at && *at && strcmp(*at, variable) != 0)
+        at++;
+    return at && *at;
+}
+
+const char *hvd_providers_of(const char *variable, size_t i)
+{
+    for (size_t k = 0; k < sizeof(providers) / sizeof(providers[0]); k++)
+        if (providers[k].built > 0 && is_named_by(&providers[k], variable) && i-- == 0)
+            return providers[k].name;
+    return NULL;
 }
 
 const struct hvd_bootstrap_provider *hvd_providers_bootstrap(void)

@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "base/str.h"
+#include "base/text.h"
 
 enum kind {
     SWITCH,   /* bool */
@@ -25,7 +26,7 @@ enum kind {
     METHOD,   /* enum hvd_algorithm */
     TABLE,    /* struct hvd_algorithm_table */
     CORES,    /* n_cores, cores */
-    WORD,     /* nothing is kept: `unit` is the only word allowed */
+    PROVIDER, /* nothing is kept: the name of one that this library was built with */
 };
 
 struct variable {
@@ -42,8 +43,8 @@ struct variable {
 #define EXABYTE 1152921504606846976.0
 
 static const struct variable honoured[] = {
-    {"HOROVOD_CONTROLLER", WORD, 0, 0, 0, "mpi", 0},
-    {"HOROVOD_CPU_OPERATIONS", WORD, 0, 0, 0, "mpi", 0},
+    {"HOROVOD_CONTROLLER", PROVIDER, 0, 0, 0, "", 0},
+    {"HOROVOD_CPU_OPERATIONS", PROVIDER, 0, 0, 0, "", 0},
     {"HOROVOD_MPI_THREADS_DISABLE", SWITCH, FIELD(mpi_threads_disable), 0, 0, "", 0},
     {"HOROVOD_SHM", SWITCH, FIELD(shm), 1, 0, "", 0},
     {"HOROVOD_MPI_ALLREDUCE", METHOD, FIELD(mpi_allreduce), 0, 0, "", 0},
@@ -127,10 +128,19 @@ static const char *look_up(const struct hvd_lookup *from, const char *name)
     return text && *text ? text : NULL;
 }
 
-/* Whether a program asks for Gloo, in whose place MPI works. */
+/* Whether a program requests Gloo, in whose place MPI works. */
 static bool is_gloo(const char *text)
 {
     return strcasecmp(text, "gloo") == 0;
+}
+
+/* Whether the library was built with the provider that a variable names. */
+static bool has_provider(const struct hvd_lookup *from, const char *variable, const char *text)
+{
+    for (size_t i = 0; from->provider(variable, i); i++)
+        if (strcasecmp(text, from->provider(variable, i)) == 0)
+            return true;
+    return false;
 }
 
 /* As Horovod reads a switch, a number above 0 is on; words that mean something else there (all but
@@ -228,8 +238,8 @@ static hvd_status_t read_path(const char *text, char *out)
 }
 
 /* The value of a variable into its field. HVD_ERR_INVALID when it is none. */
-static hvd_status_t read_value(const struct variable *v, const char *text,
-                               struct hvd_settings *settings)
+static hvd_status_t read_value(const struct hvd_lookup *from, const struct variable *v,
+                               const char *text, struct hvd_settings *settings)
 {
     const int64_t range[2] = {0, v->max < EXABYTE ? (int64_t)v->max : (int64_t)EXABYTE};
     char *field = (char *)settings + (v->offset == SIZE_MAX ? 0 : v->offset);
@@ -254,8 +264,8 @@ static hvd_status_t read_value(const struct variable *v, const char *text,
         return read_cores(text, settings);
     case PATH:
         return read_path(text, field);
-    case WORD:
-        return strcasecmp(text, v->unit) == 0 || is_gloo(text) ? HVD_OK : HVD_ERR_INVALID;
+    case PROVIDER:
+        return has_provider(from, v->name, text) || is_gloo(text) ? HVD_OK : HVD_ERR_INVALID;
     }
     return HVD_ERR_INVALID;
 }
@@ -288,8 +298,22 @@ static hvd_status_t refuse_table(const struct variable *v, const char *text, str
                     v->name, text, st == HVD_OK ? "" : why.msg);
 }
 
-/* Refuses a value, saying what is allowed. */
-static hvd_status_t refuse(const struct variable *v, const char *text, struct hvd_err *err)
+static hvd_status_t refuse_provider(const struct hvd_lookup *from, const struct variable *v,
+                                    const char *text, struct hvd_err *err)
+{
+    char out[160];
+    struct hvd_text names = hvd_text_in(out, sizeof(out));
+
+    for (size_t i = 0; from->provider(v->name, i); i++)
+        hvd_text_add(&names, "%s%s", i > 0 ? " or " : "", from->provider(v->name, i));
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "%s=%.64s is not %s, which is all that this library was built with", v->name,
+                    text, out);
+}
+
+/* Refuses a value, with what is allowed. */
+static hvd_status_t refuse(const struct hvd_lookup *from, const struct variable *v,
+                           const char *text, struct hvd_err *err)
 {
     char allowed[160] = "";
 
@@ -322,10 +346,8 @@ static hvd_status_t refuse(const struct variable *v, const char *text, struct hv
     case PATH:
         snprintf(allowed, sizeof(allowed), "a path of at most %d bytes", HVD_SETTING_MAX - 1);
         break;
-    case WORD:
-        snprintf(allowed, sizeof(allowed), "%s, which is all that this library was built with",
-                 v->unit);
-        break;
+    case PROVIDER:
+        return refuse_provider(from, v, text, err);
     }
     return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%.64s is not %s", v->name, text, allowed);
 }
@@ -349,8 +371,8 @@ hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_setting
     for (size_t i = 0; i < N_HONOURED; i++) {
         const char *text = look_up(from, honoured[i].name);
         set_fallback(&honoured[i], &found);
-        if (text && read_value(&honoured[i], text, &found) != HVD_OK)
-            return refuse(&honoured[i], text, err);
+        if (text && read_value(from, &honoured[i], text, &found) != HVD_OK)
+            return refuse(from, &honoured[i], text, err);
     }
     if (found.deterministic && hvd_algorithm_depends_on_offset(found.mpi_allreduce))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
@@ -381,8 +403,8 @@ void hvd_settings_remarks(const struct hvd_lookup *from,
         if (look_up(from, without_effect[i].name))
             say(ctx, without_effect[i].name, without_effect[i].why);
     for (size_t i = 0; i < N_HONOURED; i++) {
-        const char *word = honoured[i].kind == WORD ? look_up(from, honoured[i].name) : NULL;
-        if (word && is_gloo(word))
+        const char *name = honoured[i].kind == PROVIDER ? look_up(from, honoured[i].name) : NULL;
+        if (name && is_gloo(name) && !has_provider(from, honoured[i].name, name))
             say(ctx, honoured[i].name, NO_GLOO ": MPI does its work");
     }
     if (look_up(from, table) && hvd_settings_read(from, &settings, NULL) == HVD_OK &&

@@ -2,6 +2,7 @@
 #define HVD_WORKER_API_SETTINGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -52,6 +53,8 @@ typedef const char *(*hvd_lookup_fn)(void *ctx, const char *name);
 /* Where variables are looked up. */
 struct hvd_lookup {
     hvd_lookup_fn get;
+    /* The i-th provider that a variable may name, from 0; NULL: none is left. Borrowed. */
+    const char *(*provider)(const char *variable, size_t i);
     void *ctx;
 };
 
