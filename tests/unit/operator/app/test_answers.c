@@ -7,7 +7,7 @@
 #include "tests/unit/operator/app/bench.h"
 #include "tests/unit/operator/app/objects.h"
 
-/* What follows from each answer to a write: the table of docs/operator.md, "What is refused". */
+/* What follows from each answer to a write: the table of docs/operator.md, "Refused writes". */
 
 enum follows {
     FINAL, /* the job ends */
