@@ -97,6 +97,11 @@ def test_links_between_pages_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+def test_the_index_has_every_page():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/README.md").read_text(encoding="utf-8")))
+    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
 def test_the_jobs_in_the_docs_have_only_fields_of_the_crd():
     crd = yaml.safe_load((ROOT / "crds/horovodjobs.yaml").read_text(encoding="utf-8"))
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
