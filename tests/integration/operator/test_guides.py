@@ -67,3 +67,14 @@ def test_the_rights_of_a_team_are_those_that_the_guide_tells(server, ns):
         return server.kubectl(*(ns.name if word == "team-a" else word for word in words), check=False).stdout.strip()
     until("the right to create jobs", lambda: answer("auth can-i create") == "yes")
     assert answer("auth can-i update") == "no"
+
+
+def test_workers_that_are_kept_for_their_files_go_with_the_command_of_the_guide(server, ns, operator):
+    job = next(job for job in manifests("own-image.md") if job["metadata"]["name"] == "traced")
+    server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(job))
+    ns.start_workers(2, "traced")
+    ns.end_master(ns.start_master("traced"))
+    ns.wait_state("Succeeded", "traced")
+    assert ns.workers("traced") == {"traced-worker-0", "traced-worker-1"}
+    server.kubectl("-n", ns.name, *arguments("own-image.md", "patch hvj traced"))
+    until("no StatefulSet", lambda: not ns.get("statefulsets", "traced-worker"))
