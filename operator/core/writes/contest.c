@@ -352,7 +352,8 @@ static bool report_lost(struct hvd_pass *p)
         hvd_text_format(
             message, sizeof(message),
             "the HorovodJob definition in the cluster does not keep %s: apply the definition "
-            "of this version (kubectl apply --server-side -f charts/horovod/crds/)",
+            "of this version (kubectl apply --server-side --force-conflicts -f "
+            "charts/horovod/crds/)",
             names);
     if (!hvd_str_equal(was->reason, update.reason))
         hvd_pass_event(p, "StatusNotKept", message, true);

@@ -870,7 +870,7 @@ static void a_definition_that_drops_fields_is_named_with_the_remedy(void **state
     assert_string_equal(world_condition_text(&w, "Contested", "message"),
                         "the HorovodJob definition in the cluster does not keep status.failures, "
                         "status.cleaned: apply the definition of this version (kubectl apply "
-                        "--server-side -f charts/horovod/crds/)");
+                        "--server-side --force-conflicts -f charts/horovod/crds/)");
     assert_int_equal(world_events(&w, "StatusNotKept"), 1);
     n_sent = w.n_sent;
     fight(&w, NULL, 60 * MINUTE_MS);
