@@ -398,8 +398,8 @@ def own_words():
     return found
 
 
-# Pages whose sentences are not rewritten yet. A page that is leaves the list.
-UNWRITTEN = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "charts/", "docs/", "examples/", "images/", "tests/fake/")
+# A table of texts as they were found. A page that is rewritten leaves the list.
+UNWRITTEN = ("docs/defects.md",)
 
 
 @check

@@ -97,6 +97,36 @@ def test_links_between_pages_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+def anchors(page):
+    """The anchors that a page of Markdown gets from its headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ +(.+?) *$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_that_a_page_links_to_are_headings(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert anchor in anchors(page.parent / target if target else page), f"{page.name} links to {target}#{anchor}"
+
+
+def test_anchors_that_sources_name_are_headings():
+    names = subprocess.run(["git", "ls-files", "-z", "*.c", "*.h", "*.py", "*.yaml", "*.tpl", "*.txt"], cwd=ROOT, text=True,
+                           capture_output=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        for page, anchor in re.findall(r"(docs/[\w-]+\.md)#([\w-]+)", (ROOT / name).read_text(encoding="utf-8", errors="replace")):
+            assert anchor in anchors(ROOT / page), f"{name} names {page}#{anchor}"
+
+
+def test_the_figures_of_the_picture_of_speed_are_those_of_the_page():
+    picture = (ROOT / "docs/speed.svg").read_text(encoding="utf-8")
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    figures = re.findall(r">([\d.]+)</text>", picture)
+    assert len(figures) >= 5
+    for figure in figures:
+        assert re.search(rf"\| \**{re.escape(figure)}\b", page), f"docs/performance.md has no ratio of {figure}"
+
+
 def test_the_index_has_every_page():
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/README.md").read_text(encoding="utf-8")))
     assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
