@@ -131,7 +131,7 @@ void hvd_spec_check_template(const cJSON *spec, const char *path, const char *ro
         hvd_spec_complain(wrong, "spec.%s.spec.containers: must hold at least one container", path);
     if (strcmp(role, "master") == 0 && restart && strcmp(restart, "Never") != 0)
         hvd_spec_complain(wrong,
-                          "spec.%s.spec.restartPolicy: must be Never (spec.backoffLimit says how "
+                          "spec.%s.spec.restartPolicy: must be Never (spec.backoffLimit sets how "
                           "often a failed master is started again)",
                           path);
     if (strcmp(role, "worker") == 0 && restart && strcmp(restart, "Always") != 0)

@@ -786,7 +786,7 @@ static hvd_status_t create_election(struct hvd_operator *op, struct hvd_err *err
 
     if (!election.ns || !*election.ns)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                        "--leader-elect: outside a pod --lease-namespace has to say where the "
+                        "--leader-elect: outside a pod set --lease-namespace to where the "
                         "Lease is");
     return hvd_election_create(&election, &op->election, err);
 }

@@ -17,8 +17,9 @@ static hvd_status_t decode_error(const cJSON *object, struct hvd_err *err)
     const char *text = hvd_kube_api_text(object, "message");
 
     if (http == 410)
-        return HVD_FAIL(err, HVD_ERR_GONE, http, "the server says: %s", text);
-    return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, http, "the server says: HTTP %d: %s", http, text);
+        return HVD_FAIL(err, HVD_ERR_GONE, http, "the API server answered: %s", text);
+    return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, http, "the API server answered: HTTP %d: %s", http,
+                    text);
 }
 
 static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct hvd_err *err)

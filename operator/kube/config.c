@@ -51,7 +51,7 @@ size_t hvd_kube_config_risks(const struct hvd_kube_config *config,
 
     if (is_encrypted && config->is_insecure)
         out[n++] = (struct hvd_kube_risk){
-            "the API server's certificate is not verified: whoever answers at its address gets "
+            "the API server's certificate is not verified: any server at its address gets "
             "the credentials",
             "replace insecure-skip-tls-verify by certificate-authority"};
     if (!is_encrypted && (config->token || config->token_file))

@@ -398,6 +398,24 @@ def own_words():
     return found
 
 
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+
+
+@check
+def messages():
+    """Texts of programs name the actor and what it does, by the word list of the pages."""
+    found = []
+    for name in files(".c", ".h"):
+        if name.startswith("tests/"):
+            continue
+        text = COMMENT.sub(lambda match: "\n" * match.group().count("\n"), text_of(name))
+        for number, line in enumerate(text.splitlines(), 1):
+            found += [f"{name}:{number}: '{word}' in {literal}" for literal in STRING.findall(line)
+                      for word in prose_of_page.WORDS.findall(literal)]
+    return found
+
+
 # A table of texts as they were found. A page that is rewritten leaves the list.
 UNWRITTEN = ("docs/defects.md",)
 

@@ -501,7 +501,7 @@ static int conclude(struct run *run, const struct hvd_job *job)
     char line[LAST_LINE_MAX];
 
     if (run->has_closed_output && !run->stop_signal && !run->stream.has_cause) {
-        say(run, "nobody reads standard output: the job was stopped");
+        say(run, "standard output has no reader: the job was stopped");
         return 128 + SIGPIPE;
     }
     if (run->stop_signal && !run->stream.has_cause) {

@@ -182,8 +182,9 @@ static hvd_status_t put_overlap(const struct hvd_tl_page_out *p)
         beside += (double)p->a->shares[i].beside_ns;
     }
     if (st == HVD_OK && !p->a->has_backward && p->a->n_steps < 2)
-        return hvd_buf_puts(p->out, p->a->n_steps == 1 ? "One step is too few to tell it by.</p>\n"
-                                                       : "There are no steps to tell it by.</p>\n");
+        return hvd_buf_puts(p->out, p->a->n_steps == 1
+                                        ? "One step is too few to measure it.</p>\n"
+                                        : "There are no steps to measure it by.</p>\n");
     if (st == HVD_OK)
         st = hvd_buf_printf(p->out, "%.1f %% of the time in which data moved, ",
                             hvd_tl_page_percent(beside, moving));

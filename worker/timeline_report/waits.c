@@ -123,8 +123,9 @@ hvd_status_t hvd_tl_waits_put(const struct hvd_tl_page_out *p)
     hvd_status_t st = hvd_buf_puts(p->out, "<h2>Waiting for whom</h2>\n");
 
     if (st == HVD_OK && p->a->n_groups == 0)
-        return hvd_buf_puts(p->out, "<p>The timelines do not tell: there is one of a single rank, "
-                                    "and it has no ticks of others.</p>\n");
+        return hvd_buf_puts(p->out,
+                            "<p>The timelines do not show it: there is one of a single rank, "
+                            "and it has no ticks of others.</p>\n");
     choose_columns(p, &c);
     if (st == HVD_OK)
         st = hvd_buf_puts(p->out, "<p>How long a rank (line) had nothing to do but wait for "

@@ -105,7 +105,7 @@ static bool is_put_off(struct hvd_pass *p, const char *name)
         return false;
     hvd_text_format(
         message, sizeof(message),
-        "the job waits for the events about Job %s, which tell whether it has ended: they "
+        "the job waits for the events about Job %s, which show whether it has ended: they "
         "cannot be read, will be tried again: %s",
         name, failure->message ? failure->message : "no reason given");
     if (hvd_refusal_is_told(failure) &&

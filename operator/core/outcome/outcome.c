@@ -584,7 +584,7 @@ static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
 static void describe_deleted(const struct hvd_pass *p, const char *name, char out[MESSAGE_SIZE])
 {
     static const char by[] = " by somebody, or by this operator for a suspension or an end that no "
-                             "status tells of";
+                             "status records";
     const struct hvd_job_status *known = &p->job->status;
     const char *told = known->conditions[HVD_COND_RUNNING].message;
     const bool is_doubtful =

@@ -211,7 +211,7 @@ def test_a_rank_that_is_cut_off_in_mpi_init_is_named(hosts):
         finally:
             subprocess.run([*link, "up"], check=True)
             end_what_is_left(hosts)
-    words = r"rank 2 on host hvd-west is not heard of, and other ranks have waited for it in horovod_init for \d+ s"
+    words = r"rank 2 on host hvd-west is not reporting, and other ranks have waited for it in horovod_init for \d+ s"
     assert re.fullmatch(f"horovodrun: {words}", err.splitlines()[-1]), err
     assert process.returncode == 1, err
 

@@ -109,7 +109,7 @@ def test_the_end_of_a_foreign_job_in_the_place_of_a_deleted_master_is_not_the_jo
 
 
 def test_a_foreign_job_from_before_the_workers_that_nobody_saw_is_not_the_master(server, ns, run_operator):
-    """It was there, ended and went while no operator ran: no status tells of it."""
+    """It was there, ended and went while no operator ran: no status records it."""
     operator = run_operator()
     ns.create("jobs", FOREIGN)
     until("the controller's first event", lambda: any(e["involvedObject"]["name"] == "digits-master" for e in ns.list("events")), LIMIT_S)

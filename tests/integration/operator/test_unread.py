@@ -5,7 +5,7 @@ import refuser
 from kubeapi import until
 
 LIMIT_S = 90
-EVENTS = "the job waits for the events about Job digits-master, which tell whether it has ended: they cannot be read, will be tried again: boom"
+EVENTS = "the job waits for the events about Job digits-master, which show whether it has ended: they cannot be read, will be tried again: boom"
 TROUBLE = refuser.status(500, "InternalError", "boom")
 
 

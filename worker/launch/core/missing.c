@@ -111,7 +111,7 @@ static void describe_one(struct hvd_missing *m, const char *where, int64_t rank,
     if (state == HERE || state == STOPPED)
         (void)snprintf(text, sizeof(text),
                        " is %s, and other ranks have waited for it in %s for %" PRId64 " s",
-                       state == HERE ? "not heard of" : "stopped", where, seconds);
+                       state == HERE ? "not reporting" : "stopped", where, seconds);
     else
         (void)snprintf(text, sizeof(text),
                        " has not come to %s for %" PRId64 " s, in which other ranks wait for it",
@@ -126,7 +126,7 @@ static void describe_some(struct hvd_missing *m, const char *where, const int64_
                           int64_t waited_ms)
 {
     static const char *const remarks[] = {
-        [AWAY] = "", [HERE] = " (not heard of)", [STOPPED] = " (stopped)"};
+        [AWAY] = "", [HERE] = " (not reporting)", [STOPPED] = " (stopped)"};
 
     (void)snprintf(m->text, sizeof(m->text),
                    "%" PRId64 " ranks have not come to %s for %" PRId64

@@ -35,7 +35,7 @@ hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, s
             return HVD_OK;
         }
     }
-    return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "mpirun is not Open MPI's: it says \"%.*s\"",
+    return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "mpirun is not Open MPI's: it prints \"%.*s\"",
                     line.len > 200 ? 200 : (int)line.len, line.len ? line.data : "");
 }
 

@@ -41,7 +41,7 @@ static PyMethodDef methods[] = {
     FAST(collectives, grouped_reducescatter_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
     FAST(collectives, refuse,
-         "(word, name, n of a group or 0, set_id, reason): tells the others of a refused call"),
+         "(word, name, n of a group or 0, set_id, reason): announces a refused call to the others"),
     {"wait", hvd_py_waiting_wait, METH_O,
      "(handle) -> the output, or a list of those that were made"},
     {"synchronize", (PyCFunction)(void (*)(void))hvd_py_waiting_synchronize,

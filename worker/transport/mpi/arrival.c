@@ -350,7 +350,7 @@ static hvd_status_t look_unnamed(struct hvd_mpi_arrival *a, struct hvd_err *err)
     const int64_t waited_ns = now_ns() - a->begun_ns;
     static const char why[] = "horovod_init has waited for %.3g seconds for ranks that have not "
                               "called it, or stand still there: the program has initialised MPI, "
-                              "and MPI does not say which%s";
+                              "and MPI does not report which%s";
 
     if (a->warning_ns > 0 && !a->is_warned && waited_ns >= a->warning_ns) {
         a->is_warned = true;

@@ -7,7 +7,7 @@
 #include "operator/api/rfc3339.h"
 #include "tests/unit/operator/core/world.h"
 
-/* A master's Job that no status tells of: whether the events of that name are about it, or about
+/* A master's Job that no status records: whether the events of that name are about it, or about
  * another Job that had the name. */
 
 #define SPEC(more) "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2" more "}"

@@ -13,7 +13,7 @@
 
 #define SPEC(more) "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}" more "}"
 #define EVENTS                                                                                     \
-    "the job waits for the events about Job digits-master, which tell whether it has ended: they " \
+    "the job waits for the events about Job digits-master, which show whether it has ended: they " \
     "cannot be read, will be tried again: "
 
 static int64_t number(const struct world *w, const char *path)

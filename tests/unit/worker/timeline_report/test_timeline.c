@@ -411,8 +411,8 @@ static void a_timeline_without_those_fields_has_a_head_without_them(void **state
 static void the_page_of_one_timeline_of_several_counts_what_there_is(void **state)
 {
     static const char *const steps[] = {", 0 steps.", ", 1 step.", ", 2 steps."};
-    static const char *const overlaps[] = {"There are no steps to tell it by.",
-                                           "One step is too few to tell it by.", "%"};
+    static const char *const overlaps[] = {"There are no steps to measure it by.",
+                                           "One step is too few to measure it.", "%"};
 
     (void)state;
     for (int64_t n = 0; n < 3; n++) {

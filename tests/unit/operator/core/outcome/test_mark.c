@@ -261,7 +261,7 @@ static void a_deletion_that_could_be_the_operators_accuses_nobody(void **state)
         go_on(&w, 10);
         world_is_state(&w, "Running");
         assert_int_equal(world_events(&w, "Restarting"), 1);
-        assert_true(is_told(&w, "for a suspension or an end that no status tells of"));
+        assert_true(is_told(&w, "for a suspension or an end that no status records"));
         assert_non_null(strstr(world_status(&w, "attemptLogs.1.message"), "by this operator"));
         world_fini(&w);
     }

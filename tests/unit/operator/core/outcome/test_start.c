@@ -1,6 +1,6 @@
 /*
  * A job that was suspended begins with no worker of its last start, whatever the status says: ranks
- * of a master that is gone may live on in them. Where no status tells of the suspension, the
+ * of a master that is gone may live on in them. Where no status records the suspension, the
  * StatefulSets do.
  */
 #include "tests/unit/support.h"

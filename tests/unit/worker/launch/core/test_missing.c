@@ -150,7 +150,7 @@ static void a_rank_that_waited_and_is_not_heard_of_any_more_is_named(void **stat
     assert_int_equal(wait(&job, 0x7, WARNING + HVD_MISSING_SLACK_MS + 4 * SECOND, &n),
                      HVD_MISSING_WARN);
     assert_string_equal(hvd_missing_text(job.missing),
-                        "rank 3 on host west is not heard of, and other ranks have waited for it "
+                        "rank 3 on host west is not reporting, and other ranks have waited for it "
                         "in horovod_init for 70 s");
     end(&job);
 }
