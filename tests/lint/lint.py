@@ -443,6 +443,33 @@ WITHOUT_BODY = {
 }
 
 
+# The first word of a title is one of these, from the commit after this one on.
+VERBS_SINCE = "d2853cf6b93997eaac865044d9f64e0c0f4d78c9"
+VERBS = frozenset("""accept adapt add adopt allow announce answer apply ask assert attach avoid begin bind bound build cache call change check
+    clean clear close collect compare complete compress compute confirm convert copy correct count create cut decide decode define delete
+    deny describe detect divide document drain draw drop edit encode end expect explain export extend fail find fit fix fold follow forget
+    free fuse gather generate give group handle hide hold ignore import include index install join keep label lay leave let limit link list
+    load lock log look lower make map mark match measure mend merge move name note number open order own pack park parse pass pause pin plan
+    play poll port post prefer print probe prove provide publish put queue quote raise read rebuild reconcile record reduce refuse register
+    reject release remember remove rename render reopen repair replace replay report require reserve reset resolve restart restore restrict
+    resume retry return reuse rewrite round run sample scale scatter schedule search select send separate serve set share shorten show sign
+    simplify skip sort spare spend split start state stop store stream strip submit support suspend swap sync take test throttle time trace
+    track train trim try turn unify unpack update upgrade use validate verify wait wake walk warn watch withdraw wrap write""".split())
+
+
+@check
+def commit_verbs():
+    """The summary of a commit begins with a verb from a list."""
+    out = run("git", "log", "--no-merges", "--format=%h %s", f"{VERBS_SINCE}..HEAD")
+    found = []
+    for line in out.stdout.splitlines() if out.returncode == 0 else []:
+        commit, _, title = line.partition(" ")
+        verb = title.partition(": ")[2].split(" ")[0]
+        if verb not in VERBS:
+            found.append(f"{commit}:1: '{verb}' is no verb that a summary begins with (VERBS in tests/lint/lint.py): {title}")
+    return found
+
+
 @check
 def commit_titles():
     """`area: imperative summary`, at most 60 characters, no full stop, with a body."""
