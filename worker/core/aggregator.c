@@ -1,7 +1,8 @@
 /*
- * An aggregator; see aggregator.h. Pure: requests, bits and plans go in, messages for the parent
- * come out. Memory per waiting tensor is two bits a rank of the subtree, one more for every request
- * that differs, and 8 bytes a rank for an allgather.
+ * Implements aggregator.h. Pure: requests, bits and plans go in, messages for the parent come out.
+ *
+ * A waiting tensor needs two bits for each rank of the subtree, and one more for each variant of
+ * the request. An allgather needs 8 more bytes for each rank.
  */
 #include "worker/core/aggregator.h"
 
@@ -11,26 +12,26 @@
 #include "worker/core/aggregator_internal.h"
 #include "worker/core/group_name.h"
 
-#define FULL ((size_t)256 * 1024) /* bytes of requests that are not collected any longer */
+#define FULL ((size_t)256 * 1024) /* bytes of requests at which the aggregator is full */
 
-/* A request, and who makes it. */
+/* One form of a request, and the positions that made it. */
 struct variant {
     struct variant *next;
-    struct hvd_request request; /* the name is behind the refusal */
+    struct hvd_request request; /* its name lies behind the refusal */
     int64_t *rows;              /* allgather: by position from the subtree's first; owned */
-    struct hvd_strview refusal; /* behind `asked`; empty: none */
+    struct hvd_strview refusal; /* lies behind `asked`; empty: none */
     uint64_t asked[];           /* positions from the subtree's first */
 };
 
 /* A tensor that some ranks of the subtree have requested by name. */
 struct tensor {
-    struct hvd_named named;   /* first */
+    struct hvd_named named;   /* first, so that pointers to the two convert */
     struct variant *variants; /* in the order they came; owned */
     struct variant **last;
     int n_seen;
     int64_t since_ns;
     uint64_t *seen; /* positions from the subtree's first; in this block */
-    uint64_t *sent; /* of these, those that the parent knows; the same */
+    uint64_t *sent; /* those of `seen` that the parent has; likewise */
     struct hvd_strview name;
 };
 
@@ -119,7 +120,7 @@ uint32_t hvd_aggregator_age(int64_t now_ns, int64_t since_ns)
 
 /* --- Tensors requested by name ---------------------------------------------------------------- */
 
-/* A tensor that nobody has requested yet, in the map; NULL when out of memory. */
+/* Adds a tensor without requests to the map; returns NULL when out of memory. */
 static struct tensor *add_tensor(struct hvd_aggregator *r, struct hvd_strview name)
 {
     const size_t words = hvd_positions_words(r->size);
@@ -140,7 +141,8 @@ static struct tensor *add_tensor(struct hvd_aggregator *r, struct hvd_strview na
     return NULL;
 }
 
-/* Whether the coordinator need not tell two requests of one name apart. */
+/* Whether two requests of one name can form one variant. The first dimension of an uneven
+ * operation may differ: it travels as a row. */
 static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
 {
     struct hvd_request other = *b;
@@ -152,8 +154,8 @@ static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
     return hvd_request_equal(a, &other);
 }
 
-/* Names of one tensor differ where it is the head of groups of other numbers. Refusals are one
- * variant: the first says why. */
+/* Compares names as well, because heads of groups of different sizes share a tensor. All
+ * refusals form one variant, which carries the text of the first. */
 static bool is_variant(const struct variant *v, const struct hvd_merged_request *merged)
 {
     if (!hvd_strview_same(v->request.name, merged->request.name))
@@ -163,7 +165,8 @@ static bool is_variant(const struct variant *v, const struct hvd_merged_request 
     return is_same(&v->request, &merged->request);
 }
 
-/* The variant of a request, made when this is the first one; NULL when out of memory. */
+/* Returns the variant of a request and creates it for the first such request; NULL when out of
+ * memory. */
 static struct variant *get_variant(const struct hvd_aggregator *r, struct tensor *t,
                                    const struct hvd_merged_request *merged)
 {
@@ -196,14 +199,14 @@ static struct variant *get_variant(const struct hvd_aggregator *r, struct tensor
     return v;
 }
 
-/* A range, from the subtree's first position on. */
+/* Makes a range relative to the subtree's first position. */
 static struct hvd_pos_range relative(const struct hvd_aggregator *r, struct hvd_pos_range range)
 {
     range.first -= r->options.node->range.first;
     return range;
 }
 
-/* What has been requested in one way, and the parent does not know. */
+/* Writes the positions that made this variant and that the parent lacks. */
 static hvd_status_t emit_variant(struct hvd_aggregator *r, const struct tensor *t,
                                  const struct variant *v, int64_t now_ns)
 {
@@ -231,7 +234,7 @@ static hvd_status_t emit_variant(struct hvd_aggregator *r, const struct tensor *
     return st == HVD_OK ? hvd_message_add_request(&r->requests, &v->request, &by) : st;
 }
 
-/* The parent is to know all that is known here of one tensor. */
+/* Writes all that the parent lacks of one tensor. */
 static hvd_status_t emit_one(struct hvd_aggregator *r, struct tensor *t, int64_t now_ns)
 {
     hvd_status_t st = HVD_OK;
@@ -242,7 +245,7 @@ static hvd_status_t emit_one(struct hvd_aggregator *r, struct tensor *t, int64_t
     return st;
 }
 
-/* Likewise of what the subtree has requested of the head's groups besides the head. */
+/* Does the same for the other tensors of the head's groups. */
 static hvd_status_t emit_members(struct hvd_aggregator *r, const struct tensor *head,
                                  int64_t now_ns)
 {
@@ -265,14 +268,14 @@ static hvd_status_t emit_members(struct hvd_aggregator *r, const struct tensor *
     return st;
 }
 
-/* Whether all of the subtree have asked, and in one way: nobody waits for another tensor of a group
- * then. */
+/* Whether all positions of the subtree made the same request. Then no other tensor of the head's
+ * groups waits here, because a rank requests the head last. */
 static bool is_uniform(const struct hvd_aggregator *r, const struct tensor *t)
 {
     return t->n_seen == r->size && t->variants && !t->variants->next;
 }
 
-/* The parent is to know all that is known here: of a head's groups, the head last. */
+/* Writes all that the parent lacks. The head comes last, after the other tensors of its groups. */
 static hvd_status_t emit(struct hvd_aggregator *r, struct tensor *t, int64_t now_ns)
 {
     hvd_status_t st = HVD_OK;
@@ -282,7 +285,7 @@ static hvd_status_t emit(struct hvd_aggregator *r, struct tensor *t, int64_t now
     return st == HVD_OK ? emit_one(r, t, now_ns) : st;
 }
 
-/* Passes the tensor on when the whole subtree has asked. May free it. */
+/* Passes the tensor on once the whole subtree has requested it. May free it. */
 static hvd_status_t complete(struct hvd_aggregator *r, struct tensor *t, int64_t now_ns)
 {
     if (t->n_seen < r->size &&
@@ -293,7 +296,8 @@ static hvd_status_t complete(struct hvd_aggregator *r, struct tensor *t, int64_t
     return st;
 }
 
-/* The positions have asked. HVD_ERR_INVALID when one of them had before. */
+/* Records the positions of a request. HVD_ERR_INVALID when one of them had requested the tensor
+ * before. */
 static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t,
                          const struct hvd_merged_request *merged, struct hvd_err *err)
 {
@@ -328,8 +332,8 @@ static hvd_status_t complete_all(struct hvd_aggregator *r, int64_t now_ns)
     return st;
 }
 
-/* Ranks contribute zeros from now on to what they do not request. What that completes goes first.
- */
+/* Records that ranks have joined: they contribute zeros to tensors that they do not request.
+ * Writes the tensors that this completes before the JOIN itself. */
 static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_merged_request *merged,
                          int64_t now_ns, struct hvd_err *err)
 {
@@ -438,7 +442,7 @@ static void unjoin(struct hvd_aggregator *r)
     r->n_joined = 0;
 }
 
-/* Nothing is requested any more. */
+/* Ends all requests: drops the waiting ones and ignores later ones. */
 static void end(struct hvd_aggregator *r)
 {
     r->is_ending = true;
@@ -448,7 +452,7 @@ static void end(struct hvd_aggregator *r)
     r->n_due = 0;
 }
 
-/* A tensor has failed of which the subtree may not have requested all. */
+/* Drops a tensor that has failed. Part of the subtree may not have requested it yet. */
 static void drop(struct hvd_aggregator *r, struct hvd_strview name)
 {
     struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, hvd_group_name_key(name));
@@ -478,7 +482,7 @@ hvd_status_t hvd_aggregator_plan(struct hvd_aggregator *r, struct hvd_reader pla
     struct hvd_step step;
     hvd_status_t st = HVD_OK;
 
-    if (plan.epoch != 0) /* the coordinator's last word, out of turn, has none */
+    if (plan.epoch != 0) /* the coordinator's final message has epoch 0 */
         r->epoch = plan.epoch;
     hvd_aggregator_take(r, &plan);
     while (plan.left > 0) {
@@ -519,7 +523,7 @@ hvd_status_t hvd_aggregator_next(struct hvd_aggregator *r, const struct hvd_buf 
     *message = NULL;
     if (r->n_given == 0 && r->n_due == 0 &&
         (r->requests.len | r->partial.len | r->first_leave.len | r->last_leave.len) == 0)
-        return HVD_OK; /* as nearly always */
+        return HVD_OK; /* the usual case */
     if (r->n_given == 0 && r->n_due > 0) {
         hvd_status_t st = hvd_aggregator_write_bits(r);
         if (st != HVD_OK)

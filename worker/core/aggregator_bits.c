@@ -1,7 +1,9 @@
 /*
- * The part of an aggregator that knows cached tensors: slots, and which branch has requested which
- * by bit. Pure. Bits are handled by the word: what all branches have requested is the AND of their
- * words.
+ * The aggregator's cached tensors: the slots, and which branch has requested which of them by bit.
+ * Pure.
+ *
+ * Bits are processed in words: the AND of the branches' words holds the tensors that all branches
+ * have requested.
  */
 #include <string.h>
 
@@ -15,7 +17,7 @@ static uint64_t bit_of(uint32_t slot)
     return (uint64_t)1 << (slot % 64);
 }
 
-/* The page of a slot; NULL when none of its slots was ever given. */
+/* Returns the page of a slot; NULL when none of its slots was ever assigned. */
 static struct hvd_aggregator_page *page_of(const struct hvd_aggregator *r, uint32_t slot)
 {
     return slot / 64 < r->n_pages ? r->pages[slot / 64] : NULL;
@@ -23,7 +25,7 @@ static struct hvd_aggregator_page *page_of(const struct hvd_aggregator *r, uint3
 
 /* --- Slots ------------------------------------------------------------------------------------ */
 
-/* The page of a slot, made when there is none; NULL when out of memory. */
+/* Returns the page of a slot and creates it if necessary; NULL when out of memory. */
 static struct hvd_aggregator_page *make_page(struct hvd_aggregator *r, uint32_t slot)
 {
     const uint32_t n = slot / 64 + 1;
@@ -106,7 +108,8 @@ void hvd_aggregator_bits_fini(struct hvd_aggregator *r)
 
 /* --- Bits ------------------------------------------------------------------------------------- */
 
-/* The slots of a page, among these, that every branch has requested or has joined, go up. */
+/* Makes slots of a page due, among those given, once each branch has requested them or has
+ * joined. */
 static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
 {
     struct hvd_aggregator_page *page = r->pages[index];
@@ -129,7 +132,7 @@ static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
         r->n_due = index + 1;
 }
 
-/* The slots of a page that some branch has requested, and not all. */
+/* Returns the slots of a page that some, but not all, branches have requested. */
 static uint64_t any_seen(const struct hvd_aggregator *r, const struct hvd_aggregator_page *page)
 {
     uint64_t any = 0;
@@ -146,7 +149,7 @@ void hvd_aggregator_bits_complete(struct hvd_aggregator *r)
             complete(r, page, any_seen(r, r->pages[page]));
 }
 
-/* Of the bits, those that mean what the slots are now. */
+/* Keeps the bits whose slots have not changed their meaning since the sender's epoch. */
 static uint64_t current(const struct hvd_aggregator_page *page, uint64_t bits, uint64_t epoch)
 {
     uint64_t kept = bits & page->live;
@@ -157,7 +160,8 @@ static uint64_t current(const struct hvd_aggregator_page *page, uint64_t bits, u
     return kept;
 }
 
-/* The bits of a page, of one branch. False when it has requested one of them before. */
+/* Records the bits that a branch requested in a page. Returns false when it had requested one
+ * before. */
 static bool mark(struct hvd_aggregator *r, int branch, uint32_t index, uint64_t bits,
                  int64_t now_ns)
 {
@@ -223,7 +227,7 @@ hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r)
 
 /* --- Stalls ----------------------------------------------------------------------------------- */
 
-/* The branches that have requested a slot, as ranges; how many branches these are. */
+/* Writes the branches that have requested a slot as ranges, and returns the number of branches. */
 static int ranges_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_ranges)
 {
     int n = 0;

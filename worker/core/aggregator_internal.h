@@ -7,22 +7,23 @@
 
 /* A cached tensor. */
 struct hvd_aggregator_slot {
-    struct hvd_named named; /* first */
+    struct hvd_named named; /* first, so that pointers to the two convert */
     uint32_t index;
     char name[];
 };
 
-/* 64 slots, and what their bits say. */
+/* 64 slots; each word has one bit for each slot. */
 struct hvd_aggregator_page {
     uint64_t live;
-    uint64_t joinable;  /* zeros of joined ranks make sense */
-    uint64_t sent;      /* the whole subtree has asked; not in a plan yet */
-    uint64_t due;       /* the same, not sent yet */
-    uint64_t since[64]; /* bits of ranks that have not seen this plan mean something else */
+    uint64_t joinable;  /* joined ranks can contribute zeros */
+    uint64_t sent;      /* the whole subtree has requested it, and no plan contains it yet */
+    uint64_t due;       /* of `sent`, those that no message to the parent contains yet */
+    uint64_t since[64]; /* the plan that changed the slot; in bits of older epochs it had another
+                           meaning */
     int64_t begun_ns[64];
-    int n_reported[64];                    /* branches that the parent was told of, in a PARTIAL */
-    struct hvd_aggregator_slot *slots[64]; /* owned; NULL: not in use */
-    uint64_t seen[];                       /* by branch: what it has requested */
+    int n_reported[64];                    /* branches in the last PARTIAL for the slot */
+    struct hvd_aggregator_slot *slots[64]; /* owned; NULL: free */
+    uint64_t seen[];                       /* by branch: the slots that it has requested */
 };
 
 struct hvd_aggregator {
@@ -32,50 +33,52 @@ struct hvd_aggregator {
     uint64_t epoch;
     bool is_ending;
 
-    /* by bits */
-    struct hvd_aggregator_page **pages; /* owned; NULL: no slot of it was ever given */
+    /* requests by bit */
+    struct hvd_aggregator_page **pages; /* owned; NULL: none of its slots was ever assigned */
     uint32_t n_pages;
-    uint32_t n_due;   /* pages that may have bits due: those before this one */
-    uint64_t changed; /* the last plan that gave a slot a meaning, or took it */
+    uint32_t n_due;   /* only pages below this one can have bits due */
+    uint64_t changed; /* the last plan that assigned or evicted a slot */
     struct hvd_names cached;
 
-    /* by name */
+    /* requests by name */
     struct hvd_names waiting;
     struct hvd_pos_range *ranges; /* scratch; owned */
     uint32_t ranges_room;
 
-    /* positions from the first of the subtree on; owned */
+    /* by position from the subtree's first; owned */
     uint64_t *joined;
     uint64_t *left;
     int *n_joined_of; /* by branch */
     int n_joined;
     bool has_left;
 
-    /* for the parent */
+    /* messages for the parent */
     struct hvd_buf bits;
     struct hvd_buf requests;
     struct hvd_buf partial;
     struct hvd_buf first_leave;
     struct hvd_buf last_leave;
-    size_t n_given; /* of these, in this order, hvd_aggregator_next has come past */
+    size_t n_given; /* how many of these, in this order, hvd_aggregator_next has passed */
 };
 
 /* --- aggregator_bits.c ------------------------------------------------------------------------ */
 
-/* Some branch has joined as a whole: what it is the last one missing from is complete. */
+/* Completes the slots that lacked only a branch of which all ranks have joined now. */
 void hvd_aggregator_bits_complete(struct hvd_aggregator *r);
 
-/* A step of the plan gives a slot a meaning, or takes it. HVD_ERR_NOMEM. */
+/* Applies a plan's step that assigns a slot, or evicts it. HVD_ERR_NOMEM. */
 hvd_status_t hvd_aggregator_cache(struct hvd_aggregator *r, const struct hvd_step *step);
 void hvd_aggregator_uncache(struct hvd_aggregator *r, uint32_t slot);
 
-/* The slots in the plan start again. */
+/* Makes the slots in the plan available for new requests. */
 void hvd_aggregator_take(struct hvd_aggregator *r, const struct hvd_reader *plan);
 
-/* The bits that are due, into r->bits, or nothing. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
+/* Writes the bits that are due into r->bits, or nothing if there are none. HVD_ERR_NOMEM,
+ * HVD_ERR_TOO_LARGE. */
 hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r);
 
-/* Writes into r->partial which branches have requested slots that have waited since before_ns. */
+/* Writes into r->partial the branches that have requested slots which have waited since
+ * before_ns. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
 hvd_status_t hvd_aggregator_write_partial(struct hvd_aggregator *r, int64_t now_ns,
                                           int64_t before_ns);
 
@@ -84,10 +87,10 @@ void hvd_aggregator_bits_fini(struct hvd_aggregator *r);
 
 /* --- aggregator.c ----------------------------------------------------------------------------- */
 
-/* Room for one more range in r->ranges; false when out of memory. */
+/* Makes room for n ranges in r->ranges; false when out of memory. */
 bool hvd_aggregator_room(struct hvd_aggregator *r, uint32_t n);
 
-/* Milliseconds since then, as they stand in a message. */
+/* Returns the milliseconds since since_ns, limited to the range of a message's field. */
 uint32_t hvd_aggregator_age(int64_t now_ns, int64_t since_ns);
 
 #endif

@@ -1,24 +1,24 @@
-/* Who has come, who is through, who is not heard: see arrival.h. */
+/* Tracks which neighbours have arrived, finished or fallen silent: see arrival.h. */
 #include "worker/core/arrival.h"
 
 #include "base/mem.h"
 
-#define BEATS 8         /* in the warning time */
-#define BEATS_MISSING 4 /* of a rank that sends more rarely */
+#define BEATS 8         /* sent during the warning time */
+#define BEATS_MISSING 4 /* missing beats that a rank with a long interval may have */
 
 struct neighbour {
     int rank;
     bool is_parent;
     bool has_come;
     bool is_mute;
-    bool is_over;     /* it has said its last word here: DONE, or GO of the parent */
-    bool is_reported; /* this rank has */
+    bool is_over;     /* its final message has arrived: DONE, or GO from the parent */
+    bool is_reported; /* this rank has sent it the final message */
     bool is_warned;
     bool is_lost;
     int64_t interval_ns; /* between its beats */
-    int64_t received_ns; /* before it has come: when this rank did */
-    int64_t sent_ns;     /* the last beat to it; 0: none */
-    bool must_send;      /* what is to be done */
+    int64_t received_ns; /* the last message from it; at first, when this rank arrived */
+    int64_t sent_ns;     /* the last message to it; 0: none */
+    bool must_send;      /* due actions */
     bool must_warn;
     bool must_lose;
     enum hvd_arrival_message message;
@@ -28,7 +28,7 @@ struct hvd_arrival {
     int64_t warning_ns;
     int64_t shutdown_ns;
     bool is_mute;
-    bool is_finished; /* this rank */
+    bool is_finished; /* this rank has finished */
     int64_t ticked_ns;
     int n;
     struct neighbour neighbours[];
@@ -110,7 +110,7 @@ void hvd_arrival_finish(struct hvd_arrival *a)
     a->is_finished = true;
 }
 
-/* Whether this rank is through with all under it, and for the root with all ranks. */
+/* Whether this rank and its whole subtree have finished; at the root, all ranks. */
 static bool is_through(const struct hvd_arrival *a)
 {
     for (int i = 0; i < a->n; i++)
@@ -119,13 +119,13 @@ static bool is_through(const struct hvd_arrival *a)
     return a->is_finished;
 }
 
-/* Whether all are: the parent has said so, or this is the root. */
+/* Whether all ranks have finished: the parent has sent GO, or this is the root. */
 static bool may_go(const struct hvd_arrival *a)
 {
     return is_through(a) && (a->n == 0 || !a->neighbours[0].is_parent || a->neighbours[0].is_over);
 }
 
-/* What the neighbour is to be sent; false: nothing now. */
+/* Selects the next message for a neighbour; false when none is due. */
 static bool choose_message(const struct hvd_arrival *a, const struct neighbour *n,
                            enum hvd_arrival_message *message)
 {

@@ -1,6 +1,6 @@
 /*
- * The rank's side of the cache: names to slots and slots to what was agreed. Pure. A lookup takes
- * no memory; only a tensor that is new does.
+ * A rank's side of the cache: it maps names to slots, and slots to the agreed tensors. Pure. A
+ * lookup allocates nothing; only a new tensor does.
  */
 #include "worker/core/cache.h"
 

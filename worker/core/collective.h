@@ -3,7 +3,7 @@
 
 #include "worker/core/types.h"
 
-/* What a transport or a device moves: one collective, as this rank sees it. */
+/* One collective that a transport or a device moves, from the view of this rank. */
 
 /* A stretch of a payload, in elements. */
 struct hvd_piece {
@@ -12,8 +12,8 @@ struct hvd_piece {
     int64_t count;
 };
 
-/* One collective. The caller fills it, keeps it in place until it is finished, and never copies it
- * while it is moving. */
+/* One collective. The caller fills it and keeps it in place until it has finished. The caller
+ * never copies it while it moves. */
 struct hvd_collective {
     enum hvd_op op; /* not HVD_BARRIER or HVD_JOIN, which move no data */
     enum hvd_dtype dtype;
@@ -24,16 +24,15 @@ struct hvd_collective {
     uint32_t set;               /* the process set that moves it; 0: all ranks */
     const void *input;          /* broadcast: read on the root alone */
     void *output;
-    int64_t count; /* elements of the input (allreduce, broadcast: of the output too) */
-    const struct hvd_piece *pieces; /* allreduce: tensors fused into one payload, in the same order
-                                       with the same counts on every rank, instead of input and
-                                       output; count is their sum. Borrowed until finished; NULL:
-                                       not fused */
+    int64_t count; /* elements of the input; for allreduce and broadcast, also of the output */
+    const struct hvd_piece *pieces; /* allreduce: tensors fused into one payload, instead of input
+                                       and output. Same order and counts on every rank; count is
+                                       their sum. Borrowed until finished; NULL: not fused */
     int n_pieces;
     const int64_t *counts;   /* elements, borrowed until finished. allgather: of each rank's input;
                                 reducescatter: of each rank's output; alltoall: sent to each rank,
-                                which lie one behind the other in rank order. An alltoall may have
-                                no element anywhere, and its ranks do not know that */
+                                contiguous in rank order. An alltoall may have no elements on any
+                                rank, and its ranks cannot detect that */
     const int64_t *received; /* alltoall: elements received from each rank; borrowed as above */
     void *_state;            /* the adapter's */
 };

@@ -1,6 +1,7 @@
 /*
- * Which tensors of a plan move together. Pure, linear in the number of tensors: a few batches are
- * open at a time, one a kind, and a tensor joins the one of its kind or replaces it by a new one.
+ * Decides which tensors of a plan move together. Pure, linear in the number of tensors. A few
+ * batches are open at a time, at most one of each kind. A tensor joins the batch of its kind, or
+ * opens a new one in its place.
  */
 #include "worker/core/fusion.h"
 
@@ -8,11 +9,11 @@
 
 #define OPEN_MAX 16
 
-/* Of kinds: the factors are 1; they are to be compared. */
+/* Parts of a kind: all factors are 1, or the factors must be compared. */
 #define PLAIN (1U << 30)
 #define SCALED (1U << 31)
 
-/* The batches that may still grow. */
+/* The batches that can still grow. */
 struct open {
     uint32_t batches[OPEN_MAX];
     unsigned n;
@@ -42,13 +43,13 @@ static bool is_same_kind(const struct hvd_fusable *x, const struct hvd_fusable *
 
 static int64_t bytes_of(const struct hvd_fusable *item)
 {
-    /* The type is part of the kind, which is at hand. */
+    /* The kind contains the type, and is already in the CPU's cache. */
     const int dtype = item->kind ? (int)(item->kind & 0xff) : (int)item->request->dtype;
 
     return item->count * (int64_t)hvd_dtype_size(dtype);
 }
 
-/* The index of the open batch of that kind, or where one shall be opened. */
+/* Returns the index of the open batch of that kind, or the index at which to open one. */
 static unsigned find_open(struct open *open, const struct hvd_fusable *items,
                           const struct hvd_batch *batches, const struct hvd_fusable *item)
 {

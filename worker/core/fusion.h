@@ -15,8 +15,8 @@ struct hvd_fusable {
 #define HVD_FUSION_END UINT32_MAX
 #define HVD_FUSION_NEVER 0U
 
-/* What kind of a tensor this is, with so many elements: kinds that differ do not fuse, and equal
- * ones mostly do. HVD_FUSION_NEVER for all but allreduces that move data. */
+/* Returns the kind of a tensor with `count` elements. Tensors of different kinds do not fuse;
+ * those of one kind mostly do. HVD_FUSION_NEVER for all but allreduces that move data. */
 uint32_t hvd_fusion_kind(const struct hvd_request *request, int64_t count);
 
 /* Tensors that move as one. */
@@ -28,11 +28,13 @@ struct hvd_batch {
 };
 
 /*
- * Divides n tensors into batches of one type, reduction, scaling and group and of at most max_bytes
- * (a larger tensor is a batch of its own; 0: every tensor is). Looks past tensors of other types,
- * so mixed types fuse as well as sorted ones. Batches stand in the order of their first tensors,
- * and tensors keep their order within one. Deterministic: the same on every rank for the same
- * input. batches has room for n. Returns how many there are.
+ * Divides n tensors into batches of one type, reduction, scaling and group, each of at most
+ * max_bytes. A larger tensor is a batch of its own; with 0, every tensor is. Tensors of different
+ * types may alternate: each joins the open batch of its type.
+ *
+ * Batches stand in the order of their first tensors, and tensors keep their order within a batch.
+ * Deterministic: every rank gets the same batches from the same input. `batches` has room for n.
+ * Returns the number of batches.
  */
 uint32_t hvd_fusion_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
                          struct hvd_batch *batches);

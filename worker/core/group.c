@@ -1,8 +1,9 @@
 /*
- * Groups: tensors that ranks submitted together. A group's number is made from the names of its
- * tensors, so ranks that group alike use the same one. Ranks may group differently: the groups that
- * share a tensor make one cluster, which is planned when all its tensors are complete and none of
- * its groups is still coming in. Pure.
+ * Groups: tensors that ranks submitted together. The names of the tensors determine the group's
+ * number, so ranks that group alike use the same one. Pure.
+ *
+ * Ranks may group differently. Groups that share a tensor form one cluster. It is planned when all
+ * its tensors are complete and none of its groups still lacks a tensor.
  */
 #include "base/mem.h"
 #include "worker/core/negotiator_internal.h"
@@ -67,7 +68,7 @@ static void append(struct hvd_cluster *cluster, struct hvd_waiting *w)
     cluster->n_members++;
 }
 
-/* The cluster of a tensor, made for it alone when it has none; NULL when out of memory. */
+/* Returns the cluster of a tensor, and creates one if it has none; NULL when out of memory. */
 static struct hvd_cluster *cluster_of(struct hvd_waiting *w)
 {
     if (w->cluster)
@@ -80,7 +81,7 @@ static struct hvd_cluster *cluster_of(struct hvd_waiting *w)
     return cluster;
 }
 
-/* Moves everything of `from` into `into`. */
+/* Moves all tensors and open groups of `from` into `into`, and frees `from`. */
 static void merge(struct hvd_negotiator *n, struct hvd_cluster *into, struct hvd_cluster *from)
 {
     if (into == from)
@@ -98,7 +99,7 @@ static void merge(struct hvd_negotiator *n, struct hvd_cluster *into, struct hvd
     hvd_free(from);
 }
 
-/* The first tensor of a group; NULL when out of memory. */
+/* Opens a group at its first tensor; NULL when out of memory. */
 static struct hvd_open_group *open_group(struct hvd_negotiator *n, struct hvd_cluster *cluster,
                                          const struct hvd_request *req)
 {

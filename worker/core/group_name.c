@@ -1,6 +1,6 @@
 /*
- * The names of a group's tensors; see group_name.h. Called for each look into a table of names, so
- * what is no group's name is found out by its first bytes. Pure.
+ * Names of tensors in groups; see group_name.h. Each lookup in a table of names calls these
+ * functions, so they reject other names by their first bytes. Pure.
  */
 #include "worker/core/group_name.h"
 
@@ -12,8 +12,8 @@
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
 #define DIGITS_MAX 9
 
-/* The number at the end of the text, which is cut off it. False when there is none, or it is
- * written as no number is. */
+/* Cuts the number off the end of the text. False when there is none, or it has leading zeros or
+ * too many digits. */
 static bool cut_number(struct hvd_strview *text, uint32_t *out)
 {
     size_t at = text->len;

@@ -1,4 +1,4 @@
-/* Who does not answer while something is waited for: see heartbeat.h. */
+/* Detects ranks that do not answer while this rank or another waits: see heartbeat.h. */
 #include "worker/core/heartbeat.h"
 
 #include <string.h>
@@ -7,37 +7,37 @@
 
 #define NAME_MAX_SHOWN 300
 
-/* Something that is waited for, here or by a neighbour. */
+/* A wait of this rank or of a neighbour. */
 struct waiting {
-    int64_t said_ns;  /* since when, as it was said; 0: nothing is */
-    int64_t since_ns; /* the same, or since when nothing has moved, without the time that this rank
+    int64_t said_ns;  /* its start as its source gave it; 0: no wait */
+    int64_t since_ns; /* its start or the last movement of data, later by the time that this rank
                          did not run */
-    uint64_t moved;   /* of the last tick */
+    uint64_t moved;   /* as of the last tick */
     size_t name_len;
     char name[NAME_MAX_SHOWN];
 };
 
 struct neighbour {
-    int position; /* -1: there is none */
+    int position; /* -1: does not exist */
     bool is_inner;
     bool is_gone;
     bool is_warned;
     bool is_lost;
-    int64_t received_ns;        /* when something came from it; 0: not yet */
-    int64_t quiet_ns;           /* since when nothing came, while something is waited for; 0: - */
-    int64_t probed_ns;          /* the first probe without an answer; 0: there is none */
-    int64_t sent_ns;            /* the last probe; 0: none yet */
-    enum hvd_wait_kind kind;    /* of what it waits for */
-    struct waiting waiting;     /* that */
-    int64_t waiting_until_ns;   /* if it does not say so again */
-    int n_silent;               /* what it knows */
+    int64_t received_ns;        /* the last message from it; 0: none yet */
+    int64_t quiet_ns;           /* start of its silence, while something is waited for; 0: none */
+    int64_t probed_ns;          /* the first unanswered probe; 0: none */
+    int64_t sent_ns;            /* the last probe; 0: none */
+    enum hvd_wait_kind kind;    /* the kind of its wait */
+    struct waiting waiting;     /* its wait */
+    int64_t waiting_until_ns;   /* when its wait expires unless it is repeated */
+    int n_silent;               /* silent ranks that it has reported */
     int silent[HVD_SILENT_MAX]; /* positions */
-    bool must_probe;            /* what is to be done */
+    bool must_probe;            /* due actions */
     bool must_warn;
     bool must_lose;
 };
 
-/* A rank that does not answer, next to this one or not. */
+/* A rank that does not answer, whether a neighbour or not. */
 struct silence {
     int position;
     int64_t since_ns; /* or earlier */
@@ -46,14 +46,14 @@ struct silence {
 struct hvd_heartbeat {
     int64_t warning_ns;
     int64_t shutdown_ns;
-    int64_t ticked_ns; /* 0: not yet */
+    int64_t ticked_ns; /* 0: never */
     int64_t ran_ns;    /* the end of the last gap in which this rank did not run; 0: none */
     struct waiting own[HVD_WAIT_KINDS];
-    bool is_active; /* something has been waited for so long that neighbours are probed */
+    bool is_active; /* a wait has lasted so long that neighbours are probed */
     bool is_overdue_warned;
     bool is_overdue_lost;
-    int64_t known_ns; /* since when a rank is known to be silent; 0: none is */
-    bool must_warn;   /* what is to be done about data */
+    int64_t known_ns; /* since when a silent rank is known; 0: none is */
+    bool must_warn;   /* due actions about data */
     bool must_lose;
     int n_silences;
     struct silence silences[HVD_SILENT_MAX];
@@ -133,7 +133,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* This rank did not run for so long: what was before is as much later. */
+/* Moves a time later by a gap in which this rank did not run. */
 static void shift(int64_t *at_ns, int64_t by_ns, int64_t now_ns)
 {
     if (*at_ns == 0)
@@ -172,7 +172,7 @@ static void take_waits(struct hvd_heartbeat *h, const struct hvd_waits *waits)
         if (from->since_ns == to->said_ns && !has_moved)
             continue;
         to->said_ns =
-            from->since_ns; /* what began unseen before this rank went on counts from then */
+            from->since_ns; /* a wait that began during a gap counts from the end of the gap */
         to->since_ns = from->since_ns ? later(from->since_ns, h->ran_ns) : 0;
         if (has_moved)
             to->since_ns = h->ticked_ns;
@@ -182,8 +182,8 @@ static void take_waits(struct hvd_heartbeat *h, const struct hvd_waits *waits)
     }
 }
 
-/* What is waited for longest, not on behalf of that neighbour (-1: of nobody else); NULL: nothing.
- */
+/* Returns the longest wait, except that of neighbour `except` (-1: no exception); NULL when
+ * there is none. */
 static const struct waiting *longest(const struct hvd_heartbeat *h, int except,
                                      enum hvd_wait_kind *kind)
 {
@@ -206,14 +206,14 @@ static const struct waiting *longest(const struct hvd_heartbeat *h, int except,
     return found;
 }
 
-/* Whether a probe has had no answer for so long. */
+/* Whether a probe has been unanswered for so long. */
 static bool is_silent(const struct hvd_heartbeat *h, const struct neighbour *n, int64_t ns)
 {
     return n->probed_ns > 0 && h->ticked_ns - n->probed_ns >= ns;
 }
 
-/* Whether a neighbour is waited for, and for how long nothing came from it meanwhile. What was
- * before the end of a gap counts only where it was watched. */
+/* Records since when a neighbour has been silent while something is waited for. Silence before
+ * the end of a gap counts only if this rank was watching then. */
 static void note_quiet(struct hvd_heartbeat *h, struct neighbour *n, const struct waiting *w)
 {
     if (!w)
@@ -228,15 +228,15 @@ static int64_t quiet_for(const struct hvd_heartbeat *h, const struct neighbour *
     return w ? h->ticked_ns - later(n->quiet_ns, w->since_ns) : 0;
 }
 
-/* Whether the last probe is so old that another one may follow. A probe makes the neighbour tick
- * and probe at once: without a pause, two that wait would answer each other for as long as they do.
- */
+/* Whether the last probe is old enough for another one. A probe makes the neighbour tick and
+ * probe at once. Without a pause, two waiting ranks would answer each other continuously. */
 static bool may_probe(const struct hvd_heartbeat *h, const struct neighbour *n)
 {
     return n->sent_ns == 0 || h->ticked_ns - n->sent_ns >= h->warning_ns / 16;
 }
 
-/* A leaf that has not requested a tensor is missing from it: the stall report says so. */
+/* Whether a neighbour may be given up. A leaf that delays a plan has not requested a tensor, and
+ * the stall report names it for that. */
 static bool may_lose(const struct neighbour *n, enum hvd_wait_kind kind)
 {
     return n->is_inner || kind != HVD_WAIT_PLAN;
@@ -278,8 +278,8 @@ static bool knows_of_silence(const struct hvd_heartbeat *h, bool *is_near)
     return is_known || *is_near;
 }
 
-/* Data that moves nowhere: who is next to a silent rank says so once its silence has lasted, and is
- * waited for. */
+/* Checks for data that does not move. If a rank is silent, this rank first waits for its
+ * neighbours to report it. */
 static void look_at_data(struct hvd_heartbeat *h)
 {
     const struct waiting *w = &h->own[HVD_WAIT_DATA];
@@ -298,8 +298,8 @@ static void look_at_data(struct hvd_heartbeat *h)
                    (!is_known || h->ticked_ns - h->known_ns >= h->shutdown_ns + grace_ns);
 }
 
-/* Since when a rank has been silent that was not so far: whoever says so has waited that long for
- * its answer. */
+/* Since when a newly silent rank has been silent. A rank that reports a silence has waited that
+ * long for an answer itself. */
 static int64_t silent_since(const struct hvd_heartbeat *h, int position)
 {
     for (int i = 0; i < h->n; i++)
@@ -308,7 +308,7 @@ static int64_t silent_since(const struct hvd_heartbeat *h, int position)
     return h->ticked_ns - h->warning_ns / 4;
 }
 
-/* Keeps since when the silent ranks have been silent. */
+/* Keeps the start of each silence. */
 static void note_silences(struct hvd_heartbeat *h)
 {
     struct silence found[HVD_SILENT_MAX];
@@ -358,7 +358,7 @@ static void describe(const struct hvd_heartbeat *h, const struct waiting *w,
     step->waited_ns = h->ticked_ns - w->since_ns;
 }
 
-/* What is to be done about a neighbour, one thing at a time; false: nothing. */
+/* Returns one due action about a neighbour; false when there is none. */
 static bool next_of(struct hvd_heartbeat *h, int i, struct hvd_beat_step *step)
 {
     struct neighbour *n = &h->neighbours[i];
@@ -424,7 +424,7 @@ int hvd_heartbeat_silent(const struct hvd_heartbeat *h, int neighbour, int *posi
         const struct neighbour *n = &h->neighbours[i];
         if (i == neighbour)
             continue;
-        /* who passes on what others say looks more often: suspected sooner, in time for a report */
+        /* an inner neighbour ticks more often, so it is suspected sooner, in time for a report */
         if (n->is_lost || is_silent(h, n, n->is_inner ? h->warning_ns / 4 : h->warning_ns / 2))
             add_silent(n->position, positions, &n_found);
         for (int k = 0; k < n->n_silent; k++)

@@ -4,95 +4,99 @@
 #include "worker/core/message.h"
 
 /*
- * Whether the ranks next to this one in the tree of a set still answer, while something is waited
- * for: a rank that is stopped, or cut off, closes no connection and fails no call.
+ * Detects neighbours in the tree of a set that do not answer while something is waited for. A rank
+ * that is stopped or cut off closes no connection and fails no call, so only silence reveals it.
  *
- *     what this rank waits for ──┐                  ┌──> probe: a PING, which a PONG answers
- *     what a neighbour waits for ┼─ tick(now), W ───┼──> warn of a neighbour, or give it up
- *     messages that come in   ───┘                  └──> warn of data that moves nowhere, or end it
+ *     a wait of this rank     ──┐                  ┌──> probe: a PING, which a PONG answers
+ *     a wait of a neighbour     ┼─ tick(now), W ───┼──> warn of a neighbour, or give it up
+ *     messages from neighbours──┘                  └──> warn of data that does not move, or end it
  *
- * Nothing happens until something has been waited for a quarter of the warning time W. From then on
- * every neighbour is probed, one probe at a time, at most 16 in W: messages arrive, or the
- * neighbour is lost. Who is probed waits too, on behalf of who asks: it probes its own other
- * neighbours, so that whoever waits, every rank of the tree is looked at by those next to it. An
- * idle rank looks for probes a few times in W; who has not answered for half of W is silent, and is
- * given up when nothing has come from it for the shutdown time. What is known of silent ranks goes
- * with the answers, so that who is not next to them learns of them as well: nobody else is to blame
- * then.
+ * Nothing happens until a wait has lasted a quarter of the warning time W. From then on this rank
+ * probes every neighbour, one probe at a time and at most 16 in W. Either messages arrive or the
+ * neighbour is lost.
  *
- * Times are only compared with each other. While this rank itself did not run, nobody else is to
- * blame for anything: a gap between two ticks does not count. Pure.
+ * A probed rank waits on behalf of the prober and probes its own other neighbours. So one waiting
+ * rank suffices to have every rank of the tree probed by its neighbours. An idle rank checks for
+ * probes a few times in W.
+ *
+ * A neighbour that has not answered for half of W is silent. This rank gives it up after the
+ * shutdown time without a message from it. Answers carry the known silent ranks, so that distant
+ * ranks learn of them and blame no other rank.
+ *
+ * Times are only compared with each other. Time in which this rank itself did not run, a gap
+ * between two ticks, counts against no other rank. Pure.
  */
 struct hvd_heartbeat;
 
 struct hvd_heartbeat_options {
     int64_t warning_ns;          /* W; above 0 */
-    int64_t shutdown_ns;         /* 0: nobody is given up */
+    int64_t shutdown_ns;         /* 0: no rank is given up */
     const struct hvd_node *node; /* borrowed for the call */
 };
 
-/* Neighbours are numbered: 0 the parent (also of the root, which has none), then as the branches of
- * hvd_tree_node_branch. HVD_ERR_NOMEM. */
+/* Creates the state for a node; the caller destroys it. Neighbour 0 is the parent, also at the
+ * root, which has none. The others are numbered like the branches of hvd_tree_node_branch.
+ * HVD_ERR_NOMEM. */
 hvd_status_t hvd_heartbeat_create(const struct hvd_heartbeat_options *options,
                                   struct hvd_heartbeat **out, struct hvd_err *err);
 
-/* NULL is fine. */
+/* Frees the state. NULL is allowed. */
 void hvd_heartbeat_destroy(struct hvd_heartbeat *h);
 
-/* Something came from a neighbour. */
+/* Records that any message came from a neighbour. */
 void hvd_heartbeat_received(struct hvd_heartbeat *h, int neighbour, int64_t now_ns);
 
-/* It was a PING or PONG: what the neighbour waits for, and who is silent as far as it knows. */
+/* Records a PING or PONG: the neighbour's wait, and the silent ranks that it reports. */
 void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd_beat *beat,
                         int64_t now_ns);
 
-/* A neighbour will not answer any more, and has said so. */
+/* Records that a neighbour has announced that it will not answer any more. */
 void hvd_heartbeat_leave(struct hvd_heartbeat *h, int neighbour);
 
-/* What this rank waits for, one of each kind; since_ns 0: not. name is copied. */
+/* A wait of this rank, one of each kind; since_ns 0: none. The name is copied. */
 struct hvd_wait {
     int64_t since_ns;
     struct hvd_strview name; /* of a tensor; may be empty */
-    uint64_t moved;          /* of data: another number each time that some has moved. What has
-                                moved since the last tick is waited for from this one on */
+    uint64_t moved; /* of data: changes whenever data has moved. The wait then counts from the tick
+                       that finds the change */
 };
 
 struct hvd_waits {
     struct hvd_wait of[HVD_WAIT_KINDS]; /* by enum hvd_wait_kind */
 };
 
-/* Looks at everything; what is to be done comes from hvd_heartbeat_next. To be called a few times
- * in W. */
+/* Computes the due actions; hvd_heartbeat_next returns them. The caller should call this a few
+ * times in W. */
 void hvd_heartbeat_tick(struct hvd_heartbeat *h, const struct hvd_waits *waits, int64_t now_ns);
 
 enum hvd_beat_action {
     HVD_BEAT_PROBE,        /* send a PING */
-    HVD_BEAT_WARN,         /* the neighbour is silent, and the warning time is over; once */
+    HVD_BEAT_WARN,         /* the neighbour is silent and the warning time has passed; once */
     HVD_BEAT_LOSE,         /* the neighbour has been silent for the shutdown time; once */
-    HVD_BEAT_OVERDUE_WARN, /* data moves nowhere, and nobody is silent; once */
-    HVD_BEAT_OVERDUE_LOSE, /* the same, and the shutdown time is over; once */
+    HVD_BEAT_OVERDUE_WARN, /* data does not move and no rank is silent; once */
+    HVD_BEAT_OVERDUE_LOSE, /* likewise, and the shutdown time has passed; once */
 };
 
 struct hvd_beat_step {
     enum hvd_beat_action action;
-    int neighbour;           /* of the first three */
-    enum hvd_wait_kind kind; /* what is waited for here ... */
+    int neighbour;           /* of the first three actions */
+    enum hvd_wait_kind kind; /* of the longest wait here */
     struct hvd_strview name; /* borrowed until the next call */
-    int64_t waited_ns;       /* ... for so long ... */
-    int64_t silent_ns;       /* ... and nothing came from the neighbour for so much of it */
+    int64_t waited_ns;       /* how long that wait has lasted */
+    int64_t silent_ns;       /* how much of it passed without a message from the neighbour */
 };
 
-/* The next thing to be done; false when there is none. */
+/* Returns the next due action; false when there is none. */
 bool hvd_heartbeat_next(struct hvd_heartbeat *h, struct hvd_beat_step *step);
 
-/* The ranks that are silent, as far as this one knows from others than `neighbour` (-1: from all):
- * their positions, at most HVD_SILENT_MAX; how many. */
+/* Writes the positions of the silent ranks, leaving out those that only `neighbour` reported
+ * (-1: none is left out). At most HVD_SILENT_MAX. Returns their number. */
 int hvd_heartbeat_silent(const struct hvd_heartbeat *h, int neighbour, int *positions);
 
-/* The same of those that have been silent for so long, as of the last tick. */
+/* Does the same for the ranks that had been silent for `ns` at the last tick. */
 int hvd_heartbeat_missed(const struct hvd_heartbeat *h, int64_t ns, int *positions);
 
-/* Whether neighbours are probed, as of the last tick: then the next one is to come in time. */
+/* Whether neighbours were being probed at the last tick. If so, the next tick must not be late. */
 bool hvd_heartbeat_is_active(const struct hvd_heartbeat *h);
 
 #endif

@@ -54,7 +54,7 @@ static hvd_status_t put_text(struct hvd_buf *buf, struct hvd_strview text)
     return st == HVD_OK ? hvd_buf_add(buf, text.data, text.len) : st;
 }
 
-/* Counts the item written since `start`, or takes it back when writing it failed. */
+/* Counts the item written since `start`, or removes it if writing failed. */
 static hvd_status_t end_item(struct hvd_buf *buf, size_t start, hvd_status_t st)
 {
     if (st != HVD_OK) {
@@ -302,7 +302,7 @@ hvd_status_t hvd_message_add_step(struct hvd_buf *buf, const struct hvd_step *st
     return end_item(buf, start, st);
 }
 
-/* The part before the items. */
+/* Reads the fixed fields between the header and the items. */
 static bool open_head(struct hvd_reader *r)
 {
     const char *p = r->_rest.data;
@@ -367,7 +367,7 @@ struct hvd_reader hvd_message_of_bits(uint64_t *words, uint32_t n_words, uint64_
                                ._words = (const char *)words};
 }
 
-/* The next n bytes; NULL when there are not as many. */
+/* Takes the next n bytes; NULL when fewer are left. */
 static const char *take(struct hvd_reader *r, size_t n)
 {
     const char *p = r->_rest.data;
@@ -419,7 +419,8 @@ static bool take_text(struct hvd_reader *r, size_t max, struct hvd_strview *text
     return text->data && !memchr(text->data, '\0', len);
 }
 
-/* What every item starts and ends with: one is left, and the last one ends the message. */
+/* begin_item and finish_item frame the reading of each item: one must be left, and the last one
+ * ends the message. */
 static hvd_status_t begin_item(struct hvd_reader *r, enum hvd_message_type type,
                                struct hvd_err *err)
 {
@@ -451,7 +452,7 @@ static bool take_shape(struct hvd_reader *r, struct hvd_request *req)
     return true;
 }
 
-/* Values that do not exist must not become an enum: they are refused right here. */
+/* Rejects unknown values here, before they become enum values. */
 static bool take_dtype_reduce(const char *p, enum hvd_dtype *dtype, enum hvd_reduce *reduce)
 {
     if (hvd_dtype_size(p[0]) == 0 || strcmp(hvd_reduce_name(p[1]), "UNKNOWN") == 0)
@@ -478,7 +479,7 @@ bool hvd_message_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_p
            last.first + last.n <= range.first + range.n;
 }
 
-/* A range behind position *end, which becomes the end of this one. */
+/* Checks a range that must follow position *end with a gap, and moves *end to its end. */
 static bool check_range(const char *p, int64_t *end)
 {
     const int64_t first = (int64_t)load_uint(p, 4);
@@ -490,7 +491,7 @@ static bool check_range(const char *p, int64_t *end)
     return true;
 }
 
-/* The age, then ranges; *n becomes how many positions they have. */
+/* Takes the age and the ranges; *n becomes the number of positions in them. */
 static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_pos_ranges *by, uint64_t *n)
 {
     int64_t end = -1;
@@ -508,7 +509,7 @@ static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_pos_range
     return true;
 }
 
-/* n rows; the first one stands in the shape as well. */
+/* Takes n rows. The first one must equal the first dimension of the shape. */
 static bool take_merged_rows(struct hvd_reader *r, struct hvd_merged_request *merged, uint64_t n)
 {
     if (n > r->_rest.len / 8)

@@ -1,7 +1,7 @@
 /*
- * Whether two ranks mean the same thing by a name, and the sentence that every rank gets when they
- * do not. The sentences start with the words users of Horovod know and search for; who requested
- * what is added behind. Pure.
+ * Compares the requests of two ranks for one name, and writes the message that every rank gets when
+ * they differ. The messages start with Horovod's texts, which users search for. The ranks and what
+ * they requested follow. Pure.
  */
 #include "worker/core/mismatch.h"
 
@@ -17,7 +17,8 @@ static void put_shape(struct hvd_text *c, const struct hvd_request *req)
     hvd_text_add(c, "]");
 }
 
-/* The first dimension from which on the shapes differ; -1 when they do not. */
+/* Returns the first dimension, at or after `from`, in which the shapes differ; -1 when none
+ * does. */
 static int differing_dimension(const struct hvd_request *a, const struct hvd_request *b, int from)
 {
     for (int i = from; i < a->ndim; i++)
@@ -70,7 +71,7 @@ static bool factors_differ(const struct hvd_request *a, const struct hvd_request
            !hvd_factor_equal(a->postscale, b->postscale);
 }
 
-/* Where the data comes from, and where it lies. */
+/* Compares where the data comes from and where it lies. */
 static int compare_devices(const struct hvd_request *a, const struct hvd_request *b,
                            struct hvd_text *c)
 {

@@ -1,6 +1,6 @@
 /*
- * The one place that knows uthash: its macros expand to hundreds of statements, take memory from
- * the project's allocator here, and report running out of it by a handle without a table.
+ * The only file that uses uthash. Here its macros, which expand to hundreds of statements, allocate
+ * through the project's allocator. They report exhausted memory by a handle without a table.
  */
 #include "base/mem.h"
 
@@ -11,7 +11,7 @@
 
 #include "worker/core/names.h"
 
-/* The length of what the macros expand to is not ours to shorten. */
+/* This project cannot shorten the functions that the macros expand to. */
 /* NOLINTBEGIN(readability-function-size) */
 struct hvd_named *hvd_names_find(const struct hvd_names *names, struct hvd_strview name)
 {

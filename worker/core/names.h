@@ -18,19 +18,20 @@ struct hvd_names {
     struct hvd_named *first;
 };
 
-/* The struct of that name; NULL when there is none. Borrowed. */
+/* Returns the struct of that name, borrowed; NULL when there is none. */
 struct hvd_named *hvd_names_find(const struct hvd_names *names, struct hvd_strview name);
 
-/* Adds a struct under a name that is not in the map. False when out of memory: nothing changed. */
+/* Adds a struct under a name that is not in the map. False when out of memory; the map is
+ * unchanged. */
 bool hvd_names_add(struct hvd_names *names, struct hvd_strview name, struct hvd_named *item);
 
 /* Removes a struct that is in the map. */
 void hvd_names_remove(struct hvd_names *names, struct hvd_named *item);
 
-/* How many are in the map. */
+/* Returns how many structs are in the map. */
 size_t hvd_names_count(const struct hvd_names *names);
 
-/* The one that was added after this one; NULL behind the last. */
+/* Returns the struct that was added after this one; NULL after the last. */
 struct hvd_named *hvd_names_next(const struct hvd_named *item);
 
 #endif

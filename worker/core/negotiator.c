@@ -1,7 +1,9 @@
 /*
  * The coordinator's state machine; see negotiator.h. Pure: requests, bits and the time go in, plan
- * bytes come out. Memory per waiting tensor is one bit a rank (and 8 bytes a rank for an
- * allgather), not a request a rank: each request is compared with the first one as it comes.
+ * bytes come out.
+ *
+ * It compares each request with the first one on arrival and does not keep it. So a waiting tensor
+ * needs one bit for each rank, and for an allgather 8 bytes more.
  */
 #include "worker/core/negotiator.h"
 
@@ -14,9 +16,10 @@
 #include "worker/core/mismatch.h"
 #include "worker/core/negotiator_internal.h"
 
-#define STALE_AGE 1000 /* plans without a slot, before another tensor may have it */
+#define STALE_AGE 1000 /* plans since a slot's last use, after which another tensor may take it */
 
-/* Groups that are not cached have numbers from here on, so that no slot's is among them. */
+/* Numbers of uncached groups start here, above the numbers of cached groups, which are slots +
+ * 1. */
 #define UNCACHED_GROUP ((uint32_t)1 << 31)
 
 int hvd_negotiator_world_rank(const struct hvd_negotiator *n, int position)
@@ -90,7 +93,7 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n)
     hvd_free(n);
 }
 
-/* A tensor that nobody has requested yet, in the map; NULL when out of memory. */
+/* Adds a tensor that no rank has requested yet to the map; NULL when out of memory. */
 static struct hvd_waiting *add_waiting(struct hvd_negotiator *n, const struct hvd_request *req)
 {
     const size_t align = sizeof(uint64_t);
@@ -133,7 +136,7 @@ static hvd_status_t add_step(struct hvd_negotiator *n, const struct hvd_step *st
                : HVD_FAIL(err, st, 0, "plan of %zu bytes: %s", n->plan.len, hvd_status_str(st));
 }
 
-/* A step that is about no tensor. */
+/* Adds a step that concerns no tensor. */
 static hvd_status_t add_notice(struct hvd_negotiator *n, int kind, const char *text,
                                struct hvd_err *err)
 {
@@ -150,7 +153,7 @@ static hvd_status_t evict(struct hvd_negotiator *n, uint32_t slot, struct hvd_er
 {
     hvd_status_t st = HVD_OK;
 
-    /* All of a group: it is requested as a whole, by bits or by names. */
+    /* Evict the whole group: ranks request it entirely by bits or entirely by names. */
     for (slot = hvd_ready_group_first(n->ready, slot); st == HVD_OK && slot != HVD_CACHE_NO_SLOT;) {
         const struct hvd_step step = {.kind = HVD_STEP_EVICT,
                                       .slot = slot,
@@ -166,7 +169,7 @@ static hvd_status_t evict(struct hvd_negotiator *n, uint32_t slot, struct hvd_er
     return st;
 }
 
-/* Names made up by the library are used once. */
+/* Whether the tensor may get a slot. A name that the library generated is used only once. */
 static bool is_cacheable(const struct hvd_waiting *w)
 {
     static const char mark[] = ".noname.";
@@ -182,7 +185,8 @@ static bool is_cacheable(const struct hvd_waiting *w)
     return true;
 }
 
-/* Makes room for `wanted` slots, as far as there are tensors that nobody uses any more. */
+/* Makes room for `wanted` slots by evicting tensors that have been unused for long, if there are
+ * any. */
 static hvd_status_t make_room(struct hvd_negotiator *n, uint32_t wanted, bool *has_room,
                               struct hvd_err *err)
 {
@@ -216,7 +220,8 @@ static hvd_status_t assign_slot(struct hvd_negotiator *n, const struct hvd_waiti
     return HVD_OK;
 }
 
-/* The step of a complete tensor. group: in: whether to cache and as what; see hvd_ready_tensor. */
+/* Adds the step of a complete tensor. *group is the group as in hvd_ready_tensor; the first
+ * cached tensor of a group sets it. */
 static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiting *w,
                                 bool is_cached, uint32_t *group, struct hvd_err *err)
 {
@@ -233,7 +238,7 @@ static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiti
     hvd_status_t st = HVD_OK;
 
     if (!hvd_shape_count(w->first.shape, w->first.ndim, &step.count))
-        step.count = 0; /* checked when it came in */
+        step.count = 0; /* does not happen: the request was checked on arrival */
     step.group = *group;
     step.group_size = w->cluster ? w->cluster->n_members : 0;
     if (is_cached) {
@@ -261,7 +266,7 @@ static hvd_status_t plan_error(struct hvd_negotiator *n, const struct hvd_waitin
     return plan_end(n, HVD_STEP_ERROR, w, text, err);
 }
 
-/* A tensor that is in no group. */
+/* Plans a tensor without a group. */
 static hvd_status_t plan_alone(struct hvd_negotiator *n, struct hvd_waiting *w, struct hvd_err *err)
 {
     bool is_cached = n->n_joined == 0 && is_cacheable(w);
@@ -286,7 +291,8 @@ static bool is_cluster_complete(const struct hvd_cluster *cluster)
     return cluster->n_open == 0 && cluster->n_complete == cluster->n_members;
 }
 
-/* All tensors of a cluster: they run, or all fail for the reason of the first that cannot. */
+/* Plans all tensors of a cluster. They run, or all fail with the reason of the first failing
+ * tensor. */
 static hvd_status_t plan_cluster(struct hvd_negotiator *n, struct hvd_cluster *cluster,
                                  struct hvd_err *err)
 {
@@ -317,8 +323,9 @@ static hvd_status_t plan_cluster(struct hvd_negotiator *n, struct hvd_cluster *c
     return st;
 }
 
-/* Groups of one name that ranks have not alike, or that one refuses: all of them fail, the head
- * last, behind which programs may have submitted the next group of that name. */
+/* Fails all groups of one name, because their numbers of tensors differ between ranks or because
+ * a rank refused one. The head ends last, since programs may then submit the next group of that
+ * name. */
 static hvd_status_t plan_drop(struct hvd_negotiator *n, struct hvd_waiting *head,
                               struct hvd_err *err)
 {
@@ -341,7 +348,7 @@ static hvd_status_t plan_drop(struct hvd_negotiator *n, struct hvd_waiting *head
     return st == HVD_OK && rest && is_cluster_complete(rest) ? plan_cluster(n, rest, err) : st;
 }
 
-/* Keeps the sentence why a tensor fails. */
+/* Keeps the message that explains why a tensor fails. */
 static hvd_status_t keep_text(struct hvd_waiting *w, int check, const char *text)
 {
     char *copy = hvd_strdup(text);
@@ -362,14 +369,14 @@ static bool is_seen_by_all(const struct hvd_negotiator *n, const struct hvd_wait
     return hvd_positions_count(w->seen, n->joined, n->size) == n->size;
 }
 
-/* Whether all ranks have requested the head, and the groups cannot run. */
+/* Whether this is a head that all ranks have requested, of groups that cannot run. */
 static bool is_head_of_failed(const struct hvd_waiting *w)
 {
     return w->is_complete &&
            (w->tallies || (w->n_refused > 0 && hvd_group_name_is_head(w->first.name)));
 }
 
-/* Plans the tensor, or its group, when nothing is missing. May free it. */
+/* Plans the tensor or its cluster once it is complete. May free it. */
 static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX];
@@ -389,9 +396,9 @@ static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, st
     return is_cluster_complete(w->cluster) ? plan_cluster(n, w->cluster, err) : HVD_OK;
 }
 
-/* --- What ranks request ----------------------------------------------------------------------- */
+/* --- Requests --------------------------------------------------------------------------------- */
 
-/* Compares with the first request; keeps the sentence of the lowest check that failed. */
+/* Compares a request with the first one, and keeps the message of the lowest check that failed. */
 static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *w, int position,
                             const struct hvd_request *req)
 {
@@ -407,7 +414,7 @@ static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *
     return keep_text(w, check, text);
 }
 
-/* The tensor of the request; made when this is the first one. NULL when out of memory. */
+/* Returns the tensor of the request, and adds it for the first request; NULL when out of memory. */
 static struct hvd_waiting *get_waiting(struct hvd_negotiator *n,
                                        const struct hvd_merged_request *merged, int64_t now_ns)
 {
@@ -419,12 +426,13 @@ static struct hvd_waiting *get_waiting(struct hvd_negotiator *n,
         if (w)
             w->first_position = hvd_message_ranges_at(&merged->by, 0).first;
     }
-    if (w && w->n_seen == w->n_refused) /* nobody has waited so far */
+    if (w && w->n_seen == w->n_refused) /* no rank has waited for it so far */
         w->since_ns = now_ns - (int64_t)merged->age_ms * 1000000;
     return w;
 }
 
-/* Every rank has joined: tells them who was last, and everything is as before. */
+/* Ends the join once every rank has joined. The step contains the last rank; nothing of the join
+ * is kept. */
 static hvd_status_t end_join(struct hvd_negotiator *n, int last, const struct hvd_request *req,
                              struct hvd_err *err)
 {
@@ -442,7 +450,8 @@ static hvd_status_t end_join(struct hvd_negotiator *n, int last, const struct hv
     return add_step(n, &step, NULL, err);
 }
 
-/* Goes through the waiting tensors, which planning changes, until none can be planned. */
+/* Plans waiting tensors until none can be planned. Planning one changes the list, so each pass
+ * starts again. */
 static hvd_status_t complete_waiting(struct hvd_negotiator *n, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
@@ -470,7 +479,8 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
     if (hvd_positions_has(n->joined, position))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d joined twice",
                         hvd_negotiator_world_rank(n, position));
-    /* What cannot be done with zeros is requested by name, and refused with a reason. */
+    /* Zeros cannot complete these tensors. After the eviction ranks request them by name, and
+     * the requests fail with a reason. */
     while (st == HVD_OK && (slot = hvd_ready_not_joinable(n->ready)) != HVD_CACHE_NO_SLOT)
         st = evict(n, slot, err);
     if (st != HVD_OK)
@@ -496,7 +506,8 @@ static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_merged_r
     return st;
 }
 
-/* The ranks in the ranges have asked. HVD_ERR_INVALID when one of them had before. */
+/* Records that the ranks in the ranges have requested the tensor. HVD_ERR_INVALID when one of
+ * them had before. */
 static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
                          const struct hvd_merged_request *merged, struct hvd_err *err)
 {
@@ -518,7 +529,8 @@ static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
     return HVD_OK;
 }
 
-/* Ranks did not take the tensor: it fails for all, with what the first of them says. */
+/* Records that ranks refused the tensor. It fails on all ranks, with the text of the first
+ * refusal. */
 static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_merged_request *merged)
 {
     char text[HVD_TEXT_MAX + 1];
@@ -531,7 +543,7 @@ static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_merged_reques
     return keep_text(w, HVD_REFUSED, text);
 }
 
-/* Counts a request for a tensor. */
+/* Counts a request for a tensor, and plans the tensor if that completes it. May free it. */
 static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
                           const struct hvd_merged_request *merged, struct hvd_err *err)
 {
@@ -551,7 +563,7 @@ static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
     return st == HVD_OK ? complete(n, w, err) : st;
 }
 
-/* Whether a rank of the job, which a broadcast begins with, is in the set. */
+/* Whether the root of a broadcast, numbered in the job, is in the set. */
 static bool has_root(const struct hvd_negotiator *n, const struct hvd_request *req)
 {
     for (int i = 0; i < n->size && req->op == HVD_BROADCAST; i++)
@@ -646,7 +658,7 @@ bool hvd_negotiator_is_aborted(const struct hvd_negotiator *n)
     return n->is_aborted;
 }
 
-/* What is in the plan is not stalled any more. */
+/* Forgets partial requests for the slots in the plan, because these tensors no longer wait. */
 static void forget_partials(struct hvd_negotiator *n, const struct hvd_plan_head *head)
 {
     for (uint32_t i = 0; n->notes && i < head->n_words; i++)

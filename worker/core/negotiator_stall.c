@@ -1,6 +1,6 @@
 /*
- * Who waits for whom: tensors that some ranks have requested by name and others have not, for too
- * long. Pure: the time comes in, text goes out.
+ * Reports of stalls: tensors that some ranks requested long ago and others have not. Pure: the time
+ * goes in, text comes out.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@
 #define NAMES_PER_RANK_MAX 6
 #define RANKS_REPORTED_MAX 32
 
-/* This one or the first behind it that somebody waits for: who refused it does not. */
+/* Returns this tensor, or the first one after it that some rank waits for. Ranks that refused a
+ * tensor do not wait for it. */
 static struct hvd_waiting *waited_for(struct hvd_named *item)
 {
     struct hvd_waiting *w = (struct hvd_waiting *)item;
@@ -33,14 +34,14 @@ static struct hvd_waiting *next_waiting(const struct hvd_waiting *w)
     return waited_for(hvd_names_next(&w->named));
 }
 
-/* What is waited for: by name, or cached. */
+/* A tensor that ranks wait for, requested by name or cached. */
 struct want {
-    const struct hvd_waiting *named; /* NULL: the slot */
+    const struct hvd_waiting *named; /* NULL: it is the slot */
     uint32_t slot;
 };
 
-/* Whether the rank at a position has requested the head of the tensor's group, and so for all that
- * it has of it. */
+/* Whether the rank at a position has requested the head of the tensor's group. A rank requests
+ * the head last, so it has then requested all that it has of the group. */
 static bool has_named_head(const struct hvd_negotiator *n, const struct hvd_waiting *w,
                            int position)
 {
@@ -71,7 +72,7 @@ static struct hvd_partial_note *find_note(const struct hvd_negotiator *n, uint32
     return note;
 }
 
-/* The same for a cached tensor, by bit. */
+/* Does the same for a cached tensor, which ranks request by bit. */
 static bool has_not_marked(const struct hvd_negotiator *n, uint32_t slot, int position)
 {
     const struct hvd_partial_note *note = find_note(n, slot);
@@ -95,8 +96,9 @@ static bool is_silent(const struct hvd_negotiator *n, int position)
     return false;
 }
 
-/* Whether a rank is to be named for what is waited for: it is missing, and what it says would come
- * here; or what others say does not, because it does not answer. */
+/* Whether a report shall name a rank. It does if the rank's request is missing, unless a silent
+ * rank above would hold that request back. It also does if the rank is silent and holds back
+ * missing requests of its subtree. */
 static bool is_missing(const struct hvd_negotiator *n, struct want want, int rank)
 {
     const struct hvd_tree *tree = n->options.tree;
@@ -126,7 +128,7 @@ const char *hvd_negotiator_oldest(const struct hvd_negotiator *n, int64_t *since
     struct hvd_ready_stall stall = {0};
     const char *name = NULL;
 
-    if (n->is_ending) /* nothing is waited for, whatever bits are left */
+    if (n->is_ending) /* no tensor waits, whatever bits are left */
         return NULL;
     for (const struct hvd_waiting *w = first_waiting(n); w; w = next_waiting(w)) {
         if (name && w->since_ns >= *since_ns)
@@ -156,7 +158,7 @@ void hvd_negotiator_partial_forget(struct hvd_negotiator *n, uint32_t slot)
     }
 }
 
-/* Ranks that have requested a slot, for as long as nothing comes of it. */
+/* Keeps the ranks that have requested a slot, until the tensor is planned or evicted. */
 static hvd_status_t keep_note(struct hvd_negotiator *n, const struct hvd_partial *partial)
 {
     const size_t words = hvd_positions_words(n->size);
@@ -195,7 +197,7 @@ hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for who has asked for a tensor");
 }
 
-/* The length of the text without the number at its end. */
+/* Returns the length of the text without the number at its end. */
 static size_t without_number(const char *text, size_t len)
 {
     while (len > 0 && text[len - 1] >= '0' && text[len - 1] <= '9')
@@ -203,7 +205,8 @@ static size_t without_number(const char *text, size_t len)
     return len;
 }
 
-/* The length of NAME in "NAME_2of3"; 0: the tensor is of no group that bindings have named. */
+/* Returns the length of NAME in "NAME_2of3"; 0 when the tensor is in no group that a binding
+ * named. */
 static size_t group_name_length(const char *name)
 {
     const size_t len = strlen(name);
@@ -239,8 +242,8 @@ static hvd_status_t report_name(const struct hvd_negotiator *n, struct hvd_buf *
     return number <= NAMES_PER_RANK_MAX ? hvd_buf_printf(report, ", %s", name) : HVD_OK;
 }
 
-/* Adds "\nrank on host h: [a, b, ...]" when the rank is missing from a newly stalled tensor, and
- * why some rank has not the group of one of them. */
+/* Appends "\nrank on host h: [a, b, ...]" when the rank is missing from newly stalled tensors.
+ * If a rank refused a group of one of them, the reason follows. */
 static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_t before_ns,
                                 struct hvd_buf *report)
 {
@@ -290,7 +293,7 @@ static hvd_status_t write_report(const struct hvd_negotiator *n, int64_t before_
     return st;
 }
 
-/* Whether a tensor has stalled that was not reported; with `mark`, it counts as reported now. */
+/* Whether an unreported tensor has stalled. With `mark`, also marks such tensors as reported. */
 static bool any_stalled(const struct hvd_negotiator *n, int64_t before_ns, bool mark)
 {
     struct hvd_ready_stall stall = {0};
@@ -321,7 +324,7 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
     return st;
 }
 
-/* The ranks that a tensor waits for: how many, and the first of them. */
+/* Returns how many ranks a tensor lacks, and writes the first of them into `missing`. */
 static int find_missing(const struct hvd_negotiator *n, struct want want, int *missing, int room)
 {
     int found = 0;
@@ -336,7 +339,7 @@ static int find_missing(const struct hvd_negotiator *n, struct want want, int *m
     return found;
 }
 
-/* A tensor that all ranks have requested waits for another one of its group. */
+/* Returns the tensor of its group that a complete tensor waits for; else the tensor itself. */
 static const struct hvd_waiting *find_awaited(const struct hvd_negotiator *n,
                                               const struct hvd_waiting *w)
 {
@@ -347,7 +350,8 @@ static const struct hvd_waiting *find_awaited(const struct hvd_negotiator *n,
     return other ? other : w;
 }
 
-/* The name of the tensor that has waited longest, if since before_ns at least; NULL: none. */
+/* Returns the name of the tensor that has waited longest, if it has waited since before_ns at
+ * least; NULL: none. */
 static const char *find_overdue(const struct hvd_negotiator *n, int64_t before_ns,
                                 struct want *want)
 {

@@ -1,14 +1,14 @@
 /*
- * From an agreed tensor to the work of this rank: element counts, sizes of the output, and whether
- * anything has to move at all. Pure arithmetic with overflow checks; it is also the last guard
- * against a plan that does not fit what this rank submitted.
+ * Computes this rank's work for an agreed tensor: element counts, sizes of the output, and whether
+ * any data must move. Pure arithmetic with overflow checks. It is also the last guard against a
+ * plan that does not fit what this rank submitted.
  */
 #include "worker/core/op_layout.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Fills counts; adds up the output. */
+/* Fills counts and adds up the output. False when the output does not fit the address space. */
 static bool add_rows(const int64_t *rows, int64_t row_elements, int size, int64_t *counts,
                      struct hvd_work *work)
 {

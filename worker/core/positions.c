@@ -13,7 +13,7 @@ bool hvd_positions_has(const uint64_t *set, int position)
     return set[position / 64] >> (position % 64) & 1;
 }
 
-/* The positions of a word that are in the range. */
+/* Returns the positions of a word that are in the range. */
 static uint64_t mask(int word, struct hvd_pos_range range)
 {
     const int begin = range.first > word * 64 ? range.first - word * 64 : 0;
@@ -46,8 +46,8 @@ int hvd_positions_count(const uint64_t *a, const uint64_t *b, int size)
     return n;
 }
 
-/* The first position from `from` on that is in the difference of the sets, or is not; size when
- * there is none. */
+/* Returns the first position at or after `from` that is in the difference of the sets (is_in),
+ * or is not (!is_in); `size` when there is none. */
 static int find(const uint64_t *set, const uint64_t *without, int size, int from, bool is_in)
 {
     while (from < size) {

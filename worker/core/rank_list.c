@@ -1,6 +1,7 @@
 /*
- * Lists of ranks, for comparison and as text: see rank_list.h. A run of three ranks or more is
- * written by its ends; what does not fit is left out, and the number of ranks stands in its place.
+ * Compares lists of ranks and writes them as text: see rank_list.h. A run of three or more ranks is
+ * written as its two ends. Ranks that do not fit are left out, and the total number of ranks
+ * follows.
  */
 #include "worker/core/rank_list.h"
 
@@ -22,7 +23,7 @@ static uint64_t add_to_digest(uint64_t digest, uint32_t value)
     return digest;
 }
 
-/* How many ranks from here on follow each other. */
+/* Returns how many consecutive ranks start here. */
 static int run_length(const int *ranks, int n_ranks)
 {
     int n = 1;

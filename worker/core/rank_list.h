@@ -7,31 +7,33 @@
 #include "base/status.h"
 
 /*
- * The ranks that a process passes to horovod_init, as other processes compare them with theirs. All
- * ranks of a job pass the same ones in the same order, which numbers them in the job. Pure.
+ * The ranks that a process passes to horovod_init, in a form in which processes compare their
+ * lists. All ranks of a job must pass the same ranks in the same order, which defines their numbers
+ * in the job. Pure.
  */
 #define HVD_RANK_LIST_TEXT 160
 
 struct hvd_rank_list {
-    uint64_t digest;               /* the same for the same list, of as many ranks */
-    char text[HVD_RANK_LIST_TEXT]; /* "0-7, 9, 8", or the beginning of it; "all ranks" */
+    uint64_t digest;               /* equal for equal lists */
+    char text[HVD_RANK_LIST_TEXT]; /* "0-7, 9, 8", or its beginning; "all ranks" */
 };
 
-/* Of the ranks in their order; n_ranks = 0: all, and ranks may be NULL. */
+/* Makes the digest and the text of n_ranks ranks in their order. n_ranks = 0 means all ranks;
+ * `ranks` may then be NULL. */
 void hvd_rank_list_init(struct hvd_rank_list *list, const int *ranks, int n_ranks);
 
-/* HVD_ERR_INVALID where a rank is not one of `size`, or is given twice: it is named in err.
- * HVD_ERR_NOMEM. */
+/* Checks that each rank is one of `size` and appears once. HVD_ERR_INVALID names the wrong rank
+ * in err. HVD_ERR_NOMEM. */
 hvd_status_t hvd_rank_list_check(const int *ranks, int n_ranks, int size, struct hvd_err *err);
 
-/* Who passes which list; host may be empty. */
+/* A rank and the list that it passed; host may be empty. */
 struct hvd_rank_list_of {
-    int rank; /* of MPI_COMM_WORLD, or of the communicator that was passed */
+    int rank; /* in MPI_COMM_WORLD, or in the communicator that was passed */
     const char *host;
-    const char *list; /* the text */
+    const char *list; /* the list's text */
 };
 
-/* Writes that two ranks pass different lists, the same text for the two in any order. */
+/* Writes that two ranks pass different lists. The order of the two does not change the text. */
 void hvd_rank_list_explain(const struct hvd_rank_list_of *a, const struct hvd_rank_list_of *b,
                            char *text, size_t size);
 

@@ -1,8 +1,12 @@
 /*
- * The coordinator's book of cached tensors; see ready.h. Pure. A word of 64 slots is counted at
- * once: how many ranks have requested each is a counter that stands upright, bit p of it in plane
- * p, so adding a word of requests is the addition of a carry. Slots in groups, and all while a rank
- * has joined, are counted one by one. Memory is taken only when a slot is given out.
+ * The coordinator's book of cached tensors; see ready.h. Pure. Allocates only when a slot is
+ * assigned.
+ *
+ * Requests are counted for 64 slots at once. Plane p holds bit p of the counters of all 64 slots,
+ * so adding a word of requests propagates a carry through the planes. Slots in groups are counted
+ * one by one, and so are all slots while a branch has joined.
+ *
+ * In this file, a rank is the number of a branch.
  */
 #include "worker/core/ready.h"
 
@@ -12,19 +16,19 @@
 #include "worker/core/group_name.h"
 #include "worker/core/names.h"
 
-#define LOOK_MAX 8 /* slots that hvd_ready_stale looks at */
+#define LOOK_MAX 8 /* slots that one hvd_ready_stale checks */
 
 struct slot {
-    struct hvd_named named; /* first; in the map while in use */
+    struct hvd_named named; /* first, so that pointers convert; in the map while in use */
     uint32_t index;
-    uint32_t next_free; /* while not in use */
+    uint32_t next_free; /* while the slot is free */
     bool may_join;
-    uint64_t since;      /* bits of ranks that have not seen this plan mean something else */
-    uint32_t group;      /* index of the first of its group + 1; 0: alone */
-    uint32_t group_size; /* at the first: how many; elsewhere not used */
+    uint64_t since;      /* the plan that changed the slot; older bits had another meaning */
+    uint32_t group;      /* index of the group's first slot + 1; 0: no group */
+    uint32_t group_size; /* at the group's first slot: the number of slots; elsewhere unused */
     uint32_t group_next; /* HVD_CACHE_NO_SLOT behind the last */
-    uint32_t group_last; /* at the first */
-    uint32_t n_complete; /* at the first */
+    uint32_t group_last; /* at the group's first slot */
+    uint32_t n_complete; /* at the group's first slot */
     char *name;          /* owned */
 };
 
@@ -32,30 +36,30 @@ struct slot {
 struct page {
     uint64_t live;
     uint64_t grouped;
-    uint64_t begun;    /* ranks below branches have asked, that have not as a whole */
-    uint64_t complete; /* every rank has asked; those of groups wait for the others */
+    uint64_t begun;    /* some rank of a branch has requested it, but not the whole branch */
+    uint64_t complete; /* every branch has requested it; in a group it may wait for the others */
     bool is_reported[64];
-    uint64_t last[64];      /* the plan that it was last ready in */
-    int64_t since_ns[64];   /* when the first rank asked */
+    uint64_t last[64];      /* the last plan that contained it, or assigned it */
+    int64_t since_ns[64];   /* when the first request came */
     struct slot *slots[64]; /* owned */
 };
 
 struct hvd_ready {
     int size;
     int n_planes;
-    uint32_t capacity; /* slots at most */
+    uint32_t capacity; /* maximum number of slots */
     struct hvd_names names;
-    uint32_t n_slots; /* made so far */
-    uint32_t n_words; /* of 64 slots, that there is room for */
+    uint32_t n_slots; /* created so far */
+    uint32_t n_words; /* words of 64 slots that the arrays have room for */
     uint32_t n_live;
     uint32_t first_free; /* HVD_CACHE_NO_SLOT: none */
-    uint32_t hand;       /* of hvd_ready_stale */
-    uint64_t changed;    /* the last plan that gave a slot a meaning, or took it */
-    struct page *pages;  /* n_words; owned, as all that follow */
+    uint32_t hand;       /* where the next hvd_ready_stale starts */
+    uint64_t changed;    /* the last plan that assigned or evicted a slot */
+    struct page *pages;  /* n_words; owned, as all arrays below */
     uint64_t *planes;    /* n_planes of them for each word */
     uint64_t *seen;      /* n_words by rank */
     uint64_t *ready;     /* n_words */
-    bool has_ready;      /* some bit of them */
+    bool has_ready;      /* some bit of `ready` is set */
     bool *joined;
     int n_joined;
 };
@@ -131,8 +135,8 @@ uint32_t hvd_ready_room(const struct hvd_ready *r)
     return r->capacity - r->n_live;
 }
 
-/* The array with more elements of `each` bytes, zeroed; NULL, and it is as before, when out of
- * memory. */
+/* Extends the array by zeroed elements of `each` bytes. Returns NULL when out of memory; the
+ * array is unchanged. */
 static void *extend(void *array, size_t old, size_t new, size_t each)
 {
     char *grown = hvd_realloc(array, new, each);
@@ -142,7 +146,8 @@ static void *extend(void *array, size_t old, size_t new, size_t each)
     return grown;
 }
 
-/* The bits of every rank with more room. */
+/* Returns a copy of `seen` with more words for each branch, and frees the old one; NULL when out
+ * of memory. */
 static uint64_t *extend_seen(struct hvd_ready *r, size_t n_words)
 {
     const size_t old = r->n_words;
@@ -156,7 +161,7 @@ static uint64_t *extend_seen(struct hvd_ready *r, size_t n_words)
     return seen;
 }
 
-/* Twice as many slots. An array that has grown already when another one cannot is no harm. */
+/* Doubles the number of slots. If one array cannot grow, the larger ones before it do no harm. */
 static bool grow(struct hvd_ready *r)
 {
     const uint32_t n = r->n_words ? r->n_words * 2 : 1;
@@ -182,7 +187,7 @@ static bool grow(struct hvd_ready *r)
     return true;
 }
 
-/* A slot that is not in use; HVD_CACHE_NO_SLOT when out of memory. */
+/* Returns a free slot; HVD_CACHE_NO_SLOT when out of memory. */
 static uint32_t find_free(struct hvd_ready *r)
 {
     if (r->first_free != HVD_CACHE_NO_SLOT)
@@ -272,7 +277,7 @@ static uint64_t *planes_of(const struct hvd_ready *r, uint32_t word)
     return &r->planes[(size_t)word * (size_t)r->n_planes];
 }
 
-/* The slots of a word that some rank has requested. */
+/* Returns the slots of a word that some branch has requested. */
 static uint64_t any_seen(const struct hvd_ready *r, uint32_t word)
 {
     uint64_t any = 0;
@@ -282,7 +287,8 @@ static uint64_t any_seen(const struct hvd_ready *r, uint32_t word)
     return any;
 }
 
-/* One more rank has requested these slots; returns those that all ranks have requested now. */
+/* Counts another branch's requests for these slots; returns those that all branches have
+ * requested now. */
 static uint64_t count_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
     uint64_t *planes = planes_of(r, word);
@@ -298,7 +304,7 @@ static uint64_t count_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
     return full;
 }
 
-/* How many ranks have requested the slot. */
+/* Returns how many branches have requested the slot. */
 static int n_seen(const struct hvd_ready *r, uint32_t slot)
 {
     int n = 0;
@@ -308,7 +314,7 @@ static int n_seen(const struct hvd_ready *r, uint32_t slot)
     return n;
 }
 
-/* Nobody has requested these slots of a word. */
+/* Clears all requests for these slots of a word. */
 static void forget_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
     for (int rank = 0; rank < r->size; rank++)
@@ -367,14 +373,14 @@ uint32_t hvd_ready_not_joinable(const struct hvd_ready *r)
     return HVD_CACHE_NO_SLOT;
 }
 
-/* Slots of a word are in the next plan. */
+/* Puts slots of a word into the next plan. */
 static void set_ready(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
     r->ready[word] |= bits;
     r->has_ready = r->has_ready || bits != 0;
 }
 
-/* Every rank has requested the slot. */
+/* Completes a slot that every branch has requested. A group becomes ready with its last slot. */
 static void complete(struct hvd_ready *r, uint32_t slot)
 {
     const struct slot *s = slot_at(r, slot);
@@ -391,7 +397,7 @@ static void complete(struct hvd_ready *r, uint32_t slot)
         set_ready(r, i / 64, bit_of(i));
 }
 
-/* Completes the slot when nobody is missing. */
+/* Completes the slot when no branch is missing. */
 static void check_complete(struct hvd_ready *r, uint32_t slot)
 {
     int n = n_seen(r, slot);
@@ -402,14 +408,14 @@ static void check_complete(struct hvd_ready *r, uint32_t slot)
         complete(r, slot);
 }
 
-/* Who asks, and what of. */
+/* The branch that makes requests, and the plan to which its bits refer. */
 struct asking {
     int rank;
     uint64_t epoch;
     int64_t now_ns;
 };
 
-/* The first rank has requested these slots of a word. */
+/* Records the time of the first request for these slots of a word. */
 static void note_time(struct hvd_ready *r, uint32_t word, uint64_t bits, int64_t now_ns)
 {
     struct page *page = &r->pages[word];
@@ -418,7 +424,7 @@ static void note_time(struct hvd_ready *r, uint32_t word, uint64_t bits, int64_t
         page->since_ns[__builtin_ctzll(bits)] = now_ns;
 }
 
-/* One slot. */
+/* Records a request for one slot. */
 static hvd_status_t mark(struct hvd_ready *r, const struct asking *who, uint32_t slot,
                          struct hvd_err *err)
 {
@@ -439,7 +445,7 @@ static hvd_status_t mark(struct hvd_ready *r, const struct asking *who, uint32_t
     return HVD_OK;
 }
 
-/* All slots of a word at once; false when some of them are to be looked at one by one. */
+/* Records requests for all slots of a word at once; false when they must be recorded one by one. */
 static bool mark_word(struct hvd_ready *r, const struct asking *who, uint32_t w, uint64_t bits)
 {
     if (w >= r->n_words || who->epoch < r->changed || r->n_joined > 0)
@@ -534,7 +540,7 @@ bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int rank)
     return !r->joined[rank] && !(*seen_word(r, rank, slot) & bit_of(slot));
 }
 
-/* The slots of a word that some ranks have requested and others have not. */
+/* Returns the slots of a word that some ranks have requested and others have not. */
 static uint64_t waiting_in(const struct hvd_ready *r, uint32_t word)
 {
     return (any_seen(r, word) | r->pages[word].begun) & r->pages[word].live &

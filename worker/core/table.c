@@ -1,6 +1,6 @@
 /*
- * The request table of one rank: which names are pending here. It exists to refuse a second tensor
- * of the same name and to find the tensor that a plan talks about. Pure; the caller serialises.
+ * The request table of one rank: the names that are pending here. It serves to reject a second
+ * tensor of the same name, and to find the tensor of a plan's step. Pure; the caller serialises.
  */
 #include "worker/core/table.h"
 
@@ -11,7 +11,7 @@
 #include "worker/core/names.h"
 
 struct row {
-    struct hvd_named named; /* first */
+    struct hvd_named named; /* first, so that pointers to the two convert */
     void *owner;
     char name[];
 };

@@ -1,9 +1,11 @@
 /*
- * Groups of one name of which ranks have different numbers of tensors, or that some rank refuses.
- * The heads of these groups are one tensor (group_name.h): it is requested by every rank with its
- * number in the name, or refused for all of the group. When all ranks have done so, what they have
- * requested of these groups fails for all. Nothing of it is on its way by then, as ranks request a
- * head last and aggregators pass it on last. Pure.
+ * Handles groups of one name that have different numbers of tensors on different ranks, or that
+ * some rank refuses. Pure.
+ *
+ * The heads of these groups are one tensor (group_name.h). Every rank requests it with its own
+ * number in the name, or refuses it for the whole group. After all ranks have done so, all
+ * requested tensors of these groups fail. No request for them is still under way then, because
+ * ranks request a head last and aggregators pass it on last.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 #include "worker/core/group_name.h"
 #include "worker/core/negotiator_internal.h"
 
-#define RANGES_MAX 8 /* of ranks that a sentence names for each number of tensors */
+#define RANGES_MAX 8 /* ranges of ranks that the message contains for each number of tensors */
 
 static struct hvd_tally *add_tally(const struct hvd_negotiator *n, struct hvd_waiting *w,
                                    uint32_t n_tensors)
@@ -74,14 +76,15 @@ void hvd_tally_forget(struct hvd_waiting *w)
     }
 }
 
-/* --- The sentence ----------------------------------------------------------------------------- */
+/* --- The message ------------------------------------------------------------------------------ */
 
 static bool has_rank(const struct hvd_negotiator *n, const struct hvd_tally *t, int rank)
 {
     return hvd_positions_has(t->asked, n->options.tree->position_of[rank]);
 }
 
-/* The rank behind a row of ranks in the set that all are in the tally, and in the job too. */
+/* Returns the end of a range of ranks that are all in the tally and consecutive in both the set
+ * and the job. */
 static int end_of_range(const struct hvd_negotiator *n, const struct hvd_tally *t, int rank)
 {
     int end = rank + 1;
@@ -92,7 +95,7 @@ static int end_of_range(const struct hvd_negotiator *n, const struct hvd_tally *
     return end;
 }
 
-/* "3 on ranks 0, 2-5", from the first rank that has so many. */
+/* Appends "3 on ranks 0, 2-5", beginning with the first rank of the tally. */
 static void put_tally(const struct hvd_negotiator *n, const struct hvd_tally *t, int first,
                       struct hvd_text *s)
 {
@@ -119,7 +122,7 @@ static void put_tally(const struct hvd_negotiator *n, const struct hvd_tally *t,
     }
 }
 
-/* The tally of a rank of the set, when no rank before it is in it; else NULL. */
+/* Returns the tally of a rank of the set if no lower rank is in it; else NULL. */
 static const struct hvd_tally *begins_tally(const struct hvd_negotiator *n,
                                             const struct hvd_waiting *w, int rank)
 {
@@ -160,9 +163,9 @@ void hvd_tally_explain(const struct hvd_negotiator *n, const struct hvd_waiting 
         hvd_text_add(&s, " %s", w->text);
 }
 
-/* --- What fails ------------------------------------------------------------------------------- */
+/* --- Dropped tensors -------------------------------------------------------------------------- */
 
-/* Marks the other tensors of a group of so many. */
+/* Marks the other tensors of a group of n_tensors as dropped. */
 static void drop_members(const struct hvd_negotiator *n, const struct hvd_group_name *group,
                          uint32_t n_tensors)
 {
@@ -171,7 +174,7 @@ static void drop_members(const struct hvd_negotiator *n, const struct hvd_group_
     for (uint32_t i = 2; i <= n_tensors; i++) {
         const struct hvd_strview name = hvd_group_name_of(group, i, n_tensors, text, sizeof(text));
         struct hvd_waiting *member = (struct hvd_waiting *)hvd_names_find(&n->waiting, name);
-        if (!member) /* all who have such a group refused it */
+        if (!member) /* every rank with such a group refused it */
             return;
         member->is_dropped = true;
     }

@@ -1,6 +1,6 @@
 /*
- * Positions and subtrees; see tree.h. Pure. The tree is laid out in the order of its positions: a
- * host's first rank, the others of the host, each followed by the hosts that it speaks to.
+ * Positions and subtrees; see tree.h. Pure. Positions follow a depth-first order: the first rank of
+ * a host, then the other ranks of the host. The hosts to which a rank sends follow that rank.
  */
 #include "worker/core/tree.h"
 
@@ -9,16 +9,16 @@
 
 #include "base/mem.h"
 
-/* The model, in units of 50 ns. */
-#define FAR_HOP 60 /* a message between hosts is under way for 3 us */
-#define FAR_BUSY 4 /* and its sender can send the next one after 0.2 us */
-#define NEAR_HOP 6 /* within a host: 0.3 us */
+/* The cost model, in units of 50 ns. */
+#define FAR_HOP 60 /* latency of a message between hosts: 3 us */
+#define FAR_BUSY 4 /* after which its sender can send the next one: 0.2 us */
+#define NEAR_HOP 6 /* the same within a host: 0.3 us */
 #define NEAR_BUSY 1
 #define TIMES 1024
 
-#define NEAR_RATIO 15  /* messages that a rank can send within a host while one is heard of */
-#define HELPERS_MAX 16 /* ranks of a host that speak to other hosts */
-#define STAR_MAX 8     /* so few ranks speak to the coordinator directly, whatever their hosts */
+#define NEAR_RATIO 15  /* messages within a host until the receiver of the first sends as well */
+#define HELPERS_MAX 16 /* maximum number of ranks of a host that send to other hosts */
+#define STAR_MAX 8     /* largest set in which all ranks are children of the coordinator */
 
 struct placed {
     int host;
@@ -46,7 +46,7 @@ static int by_leader(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Hosts in the order of their first ranks, ranks of a host in order. */
+/* Sorts by the first rank of the host, then by rank. */
 static void sort(struct placed *placed, int n)
 {
     qsort(placed, (size_t)n, sizeof(*placed), by_host);
@@ -56,9 +56,9 @@ static void sort(struct placed *placed, int n)
     qsort(placed, (size_t)n, sizeof(*placed), by_leader);
 }
 
-/* --- How much fits below ---------------------------------------------------------------------- */
+/* --- Capacity of subtrees --------------------------------------------------------------------- */
 
-/* Ranks of a host in which order: numbered from 0 in the list of ranks sorted by host. */
+/* A host's ranks: indices into the list of ranks sorted by host. */
 struct host {
     int first;
     int n;
@@ -69,19 +69,19 @@ struct builder {
     const struct placed *placed;
     struct host *hosts; /* owned */
     int fanout;
-    int n_laid;           /* positions that are taken */
-    int far_room[TIMES];  /* hosts that can know after so long, of so many ranks as on average */
-    int near_room[TIMES]; /* ranks of a host that can, counted in messages sent by one */
+    int n_laid;           /* assigned positions */
+    int far_room[TIMES];  /* by time: hosts that can be reached, of average size */
+    int near_room[TIMES]; /* by time, in messages of one sender: ranks of a host */
 };
 
-/* When the i-th rank of a host that speaks to others can begin to: the first one tells the others
- * of its host before. */
+/* Returns when a helper, a rank that sends to other hosts, can start. The host's first rank
+ * first sends to the other helpers. */
 static int start_of(int helper, int n_helpers)
 {
     return helper == 0 ? (n_helpers - 1) * NEAR_BUSY : helper * NEAR_BUSY + NEAR_HOP;
 }
 
-/* Ranks of a host of n that speak to other hosts. */
+/* Returns how many of n ranks of a host send to other hosts. */
 static int helpers_of(int n)
 {
     return n < HELPERS_MAX ? n : HELPERS_MAX;
@@ -92,7 +92,7 @@ static int add(int64_t a, int64_t b)
     return a + b < INT_MAX ? (int)(a + b) : INT_MAX;
 }
 
-/* Hosts that can know after so long when one with so many ranks knows now. */
+/* Returns how many hosts can be reached within `time` from one with n_helpers helpers. */
 static int far_room(const struct builder *b, int n_helpers, int time)
 {
     int room = 1;
@@ -103,7 +103,7 @@ static int far_room(const struct builder *b, int n_helpers, int time)
     return room;
 }
 
-/* As far as there are hosts, and ranks on one: from there on it is enough. */
+/* Fills both tables. far_room stops growing once it covers all hosts. */
 static void fill_rooms(struct builder *b)
 {
     const int n_helpers = helpers_of(b->t->size / b->t->n_hosts);
@@ -119,9 +119,9 @@ static void fill_rooms(struct builder *b)
     }
 }
 
-/* --- Laying out ------------------------------------------------------------------------------- */
+/* --- Layout ----------------------------------------------------------------------------------- */
 
-/* Takes the next position for the index-th of the sorted ranks. */
+/* Assigns the next position to the rank at this index of the sorted list. */
 static int take_position(struct builder *b, int index, int parent)
 {
     const int position = b->n_laid++;
@@ -137,26 +137,26 @@ static void end_subtree(struct builder *b, int position)
     b->t->n_below[position] = b->n_laid - position;
 }
 
-/* One of n parts that are as even as can be. */
+/* Returns the size of the i-th of n_parts parts of n that are as even as possible. */
 static int even_part(int n, int n_parts, int i)
 {
     return n / n_parts + (i < n % n_parts);
 }
 
-/* How the hosts below one are shared out: so many to the subtree that a helper speaks to next. */
+/* A share of the hosts below one: n of them form the next subtree to which a helper sends. */
 struct share {
     int helper;
     int n;
 };
 
-/* A stretch of hosts on its way into the tree. */
+/* Consecutive hosts that are being laid out. */
 struct stretch {
-    struct share *shares; /* in the order in which they are sent to; owned */
+    struct share *shares; /* in the order in which helpers send to them; owned */
     int n_shares;
-    int next; /* the first host that is not laid out */
+    int next; /* the first host without positions */
 };
 
-/* Fills shares; returns how many there are, which is never more than hosts. */
+/* Fills shares and returns their number, which never exceeds the number of hosts. */
 static int share_out(const struct builder *b, int n_hosts, int n_helpers, struct share *shares)
 {
     const int parts = n_hosts - 1 < b->fanout ? n_hosts - 1 : b->fanout;
@@ -184,7 +184,7 @@ static int share_out(const struct builder *b, int n_hosts, int n_helpers, struct
 
 static bool lay_hosts(struct builder *b, int host, int n_hosts, int parent);
 
-/* The hosts that a helper speaks to, with all below. */
+/* Lays out the hosts to which a helper sends, with their subtrees. */
 static bool lay_shares(struct builder *b, struct stretch *s, int helper, int position)
 {
     for (int i = 0; i < s->n_shares; i++) {
@@ -197,8 +197,8 @@ static bool lay_shares(struct builder *b, struct stretch *s, int helper, int pos
     return true;
 }
 
-/* The children of a root of n ranks of a host; the i-th of them, with all below, or 0 when there
- * are no more. */
+/* Returns the size of the i-th child's subtree below the root of n ranks of a host. `left` of
+ * these ranks are not laid out. Returns 0 when there are no more children. */
 static int near_part(const struct builder *b, int n, int left, int i)
 {
     int time = 0;
@@ -214,7 +214,8 @@ static int near_part(const struct builder *b, int n, int left, int i)
     return room < left ? room : left;
 }
 
-/* Ranks of a host, n of them from an index on, the first of which is the root of the rest. */
+/* Lays out n ranks of a host, from an index on. The first one is the root of the others. Returns
+ * its position. */
 static int lay_near(struct builder *b, int index, int n, int parent)
 {
     const int position = take_position(b, index, parent);
@@ -229,7 +230,8 @@ static int lay_near(struct builder *b, int index, int n, int parent)
     return position;
 }
 
-/* The other ranks of a host, each with what is below it on the host, then its hosts. */
+/* Lays out the other ranks of a host, each with its subtree on the host and then its subtrees on
+ * other hosts. */
 static bool lay_others(struct builder *b, struct host own, struct stretch *s, int parent)
 {
     bool good = true;
@@ -244,7 +246,8 @@ static bool lay_others(struct builder *b, struct host own, struct stretch *s, in
     return good;
 }
 
-/* A stretch of hosts; the first rank of the first one is the root. False when out of memory. */
+/* Lays out consecutive hosts; the first rank of the first host is the root. False when out of
+ * memory. */
 static bool lay_hosts(struct builder *b, int host, int n_hosts, int parent)
 {
     const struct host own = b->hosts[host];

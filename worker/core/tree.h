@@ -6,28 +6,28 @@
 #include "base/status.h"
 
 /*
- * Who speaks to whom about the tensors of a process set: a tree over its ranks. What ranks request
- * goes up and is merged on the way (aggregator.h), plans come down.
+ * The tree over the ranks of a process set along which control messages travel. Requests go up and
+ * are merged on the way (aggregator.h); plans come down.
  *
- *       host 0       0                        ranks of a host hang under its first rank ...
+ *       host 0       0                        ranks of a host are below its first rank ...
  *                 /  |  \
- *                1   2   \                    ... each hears of other hosts besides,
+ *                1   2   \                    ... and each of them sends to other hosts,
  *                |   |    \
- *       host 1   6   |     9   host 3         by their first ranks
+ *       host 1   6   |     9   host 3         through their first ranks
  *              / | \ |   / | \
  *             7  8 .. ..  10 11
  *
- * Ranks have a position in the tree: a rank first, then one behind the other all that hangs under
- * its children, so every subtree is a stretch of positions that begins with its root. A set of
- * ranks that agree is then a few pairs of numbers (struct hvd_pos_range), however many they are.
- * Position 0 is rank 0 of the set, the coordinator.
+ * Each rank has a position in the tree: a rank comes first, followed by its children's subtrees one
+ * by one. So every subtree is a range of positions that begins with its root. Any number of ranks
+ * that agree is then a few pairs of numbers (struct hvd_pos_range). Position 0 is rank 0 of the
+ * set, the coordinator.
  *
- * With a given fan-out the first ranks of hosts form a tree of their own, divided evenly. Without
- * one, the tree is the fastest in the LogGP model for short messages (Karp et al. 1993): the child
- * that is sent to first has the largest subtree and the last one the smallest, so that all are done
- * at once; and as a message within a host takes a fraction of one between hosts, all ranks of a
- * host share the sending to other hosts. With few hosts it is a star of hosts, with up to 8 ranks a
- * star of ranks.
+ * With a given fan-out, the first ranks of hosts form a tree of their own, divided evenly. Without
+ * one, the tree is the fastest in the LogGP model for short messages (Karp et al. 1993). The child
+ * that is sent to first has the largest subtree and the last one the smallest, so that all finish
+ * together. A message within a host takes a fraction of one between hosts, so all ranks of a host
+ * share the sending to other hosts. A few hosts form a star of hosts, and up to 8 ranks form a star
+ * of ranks.
  */
 
 /* Positions first to first + n - 1; n >= 1. */
@@ -38,48 +38,49 @@ struct hvd_pos_range {
 
 struct hvd_tree_options {
     int size;         /* ranks of the set; >= 1 */
-    const int *hosts; /* by rank: any number, the same for ranks of a host; borrowed for the call;
-                         NULL: all ranks are on one host */
-    int fanout;       /* children at most on other hosts, and as many on the own; 0: see above */
+    const int *hosts; /* by rank: a number that is the same for all ranks of a host; borrowed for
+                         the call; NULL: all ranks are on one host */
+    int fanout;       /* maximum number of children on other hosts, and also on the own host; 0: the
+                         fastest tree */
 };
 
-/* The same on every rank of the set. */
+/* The tree of a set, which is the same on each of its ranks. */
 struct hvd_tree {
     int size;
     int n_hosts;
-    int *rank_at;     /* by position; owned, as all that follow */
+    int *rank_at;     /* by position; owned, as all arrays below */
     int *position_of; /* by rank */
     int *parent_of;   /* by position: the parent's; -1: the root */
-    int *n_below;     /* by position: how many positions its subtree has */
+    int *n_below;     /* by position: the number of positions of its subtree */
 };
 
-/* One rank's place in it. */
+/* One rank's place in the tree. */
 struct hvd_node {
-    int parent;                     /* position; -1: the root */
-    struct hvd_pos_range range;     /* its subtree; range.first is its own position */
-    struct hvd_pos_range *children; /* their subtrees, by position; owned */
+    int parent;                     /* its position; -1: this is the root */
+    struct hvd_pos_range range;     /* its subtree; range.first is the node's own position */
+    struct hvd_pos_range *children; /* their subtrees, in the order of their positions; owned */
     int n_children;
 };
 
-/* HVD_ERR_NOMEM. */
+/* Lays out the tree; hvd_tree_fini frees it. HVD_ERR_NOMEM. */
 hvd_status_t hvd_tree_init(struct hvd_tree *t, const struct hvd_tree_options *options,
                            struct hvd_err *err);
 
-/* Frees what it owns. A zeroed struct is fine. */
+/* Frees the arrays of the tree. A zeroed struct is allowed. */
 void hvd_tree_fini(struct hvd_tree *t);
 
-/* The node at a position. HVD_ERR_NOMEM. */
+/* Fills the node at a position; hvd_tree_node_fini frees it. HVD_ERR_NOMEM. */
 hvd_status_t hvd_tree_node_init(struct hvd_node *node, const struct hvd_tree *t, int position,
                                 struct hvd_err *err);
 
-/* Frees what it owns. A zeroed struct is fine. */
+/* Frees the arrays of the node. A zeroed struct is allowed. */
 void hvd_tree_node_fini(struct hvd_node *node);
 
-/* The branch that a position of the subtree belongs to: 0 the node itself, 1 + i its i-th child
- * with all that hangs under it; -1 for a position elsewhere. */
+/* Returns the branch of a position: 0 is the node itself, 1 + i its i-th child with its subtree.
+ * Returns -1 for a position outside the node's subtree. */
 int hvd_tree_node_branch(const struct hvd_node *node, int position);
 
-/* The stretch of positions of a branch. */
+/* Returns the range of positions of a branch. */
 struct hvd_pos_range hvd_tree_node_branch_range(const struct hvd_node *node, int branch);
 
 #endif

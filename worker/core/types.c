@@ -1,7 +1,7 @@
 /*
- * The vocabulary of the runtime: element types, reductions, operations, and what makes a request
- * legal. Pure: tables and arithmetic. The same check serves the API (arguments of the program) and
- * the coordinator (bytes of a peer).
+ * The vocabulary of the runtime: element types, reductions, operations, and the check of a request.
+ * Pure: tables and arithmetic. One check serves both the API, for arguments of the program, and the
+ * coordinator, for bytes from a peer.
  */
 #include "worker/core/types.h"
 
@@ -96,7 +96,7 @@ int64_t hvd_request_row_elements(const struct hvd_request *req)
 {
     int64_t n = 1;
 
-    /* A zero among the others may hide sizes whose product does not fit. */
+    /* The product may not fit where the first dimension is 0, which makes the whole shape legal. */
     return hvd_shape_count(req->shape + 1, req->ndim - 1, &n) ? n : 0;
 }
 
@@ -145,7 +145,7 @@ static hvd_status_t check_reduction(const struct hvd_request *req, struct hvd_er
     return HVD_OK;
 }
 
-/* The part of the check that differs between operations. */
+/* Checks what differs between operations. */
 static hvd_status_t check_op(const struct hvd_request *req, int size, struct hvd_err *err)
 {
     switch ((int)req->op) {

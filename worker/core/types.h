@@ -8,12 +8,12 @@
 #include "base/status.h"
 #include "base/str.h"
 
-/* Limits of what a rank may submit; the decoder holds peers to them too. */
+/* Limits of what a rank may submit; the decoder enforces them on peers too. */
 #define HVD_NAME_MAX 1023
 #define HVD_NDIM_MAX 16
 #define HVD_TEXT_MAX 1000
 
-/* Values are those of the public header and of the wire. */
+/* The values are those of the public header and of control messages. */
 enum hvd_dtype {
     HVD_UINT8 = 0,
     HVD_INT8 = 1,
@@ -52,10 +52,11 @@ enum hvd_op {
 };
 
 /*
- * What happens to every element of a reduction: result = (prescale * x of each rank, reduced) *
- * (postscale / divisor). 1 is no change; the divisor alone divides integers exactly, rounding
- * towards zero. In which type is in worker/reduce/reduce.h.
- * Done once, by the transport, with the same bits on every rank.
+ * The scaling of each element of a reduction: result = (prescale * x of each rank, reduced) *
+ * (postscale / divisor). A factor of 1 changes nothing. The divisor alone divides integers exactly,
+ * rounding towards zero. worker/reduce/reduce.h defines the type of the arithmetic.
+ *
+ * The transport scales once, with the same bits on every rank.
  */
 struct hvd_scaling {
     double prescale;
@@ -69,8 +70,8 @@ enum hvd_device {
     HVD_GPU = 1,
 };
 
-/* What one rank requests. The name is borrowed; whoever keeps a request copies it. Most of what two
- * requests are compared by lies in the first 64 bytes. */
+/* A rank's request. The name is borrowed; code that keeps a request must copy it. The first 64
+ * bytes contain most of the fields that comparisons read. */
 struct hvd_request {
     enum hvd_op op;
     enum hvd_dtype dtype;
@@ -81,55 +82,55 @@ struct hvd_request {
     double prescale; /* allreduce, reducescatter; 1 otherwise */
     double postscale;
     struct hvd_strview name;
-    uint32_t group;      /* tensors of a rank that complete together share a number; 0: alone */
-    uint32_t group_size; /* how many share it; 0 when alone */
+    uint32_t group;      /* shared by tensors of a rank that complete together; 0: no group */
+    uint32_t group_size; /* how many tensors share it; 0 without a group */
     int64_t shape[HVD_NDIM_MAX];
 };
 
-/* Bytes of one element; 0 for a type that does not exist. */
+/* Returns the bytes of one element; 0 for a type that does not exist. */
 size_t hvd_dtype_size(int dtype);
 
-/* "float32"; "unknown" for a type that does not exist. */
+/* Returns a name such as "float32"; "unknown" for a type that does not exist. */
 const char *hvd_dtype_name(int dtype);
 
 /* Whether its values are real numbers: float16, float32, float64, bfloat16. */
 bool hvd_dtype_is_real(enum hvd_dtype dtype);
 
-/* "ALLREDUCE"; "UNKNOWN" for an operation that does not exist. */
+/* Returns a name such as "ALLREDUCE"; "UNKNOWN" for an operation that does not exist. */
 const char *hvd_op_name(int op);
 
-/* "SUM"; "UNKNOWN" for a reduction that does not exist. */
+/* Returns a name such as "SUM"; "UNKNOWN" for a reduction that does not exist. */
 const char *hvd_reduce_name(int reduce);
 
-/* Elements of ndim sizes, from the first given dimension on; false when a size is negative or the
+/* Computes the number of elements of ndim dimensions. False when a size is negative, or when the
  * product times 8 bytes does not fit 63 bits. *count is untouched then. */
 bool hvd_shape_count(const int64_t *shape, int ndim, int64_t *count);
 
-/* Whether the result of an operation is as large as what each rank brings (an allgather's is not).
- */
+/* Whether the result has the size of each rank's input, as with an allreduce but not an
+ * allgather. */
 bool hvd_op_keeps_shape(enum hvd_op op);
 
-/* Whether ranks may bring tensors that differ in the first dimension. */
+/* Whether the tensors of the ranks may differ in the first dimension. */
 bool hvd_op_is_uneven(enum hvd_op op);
 
-/* Whether two factors have the same bits: they came from the program as they are, and a NaN equals
- * itself. */
+/* Whether two factors have the same bits. The program passes them unchanged to all ranks, and a
+ * NaN must equal itself. */
 bool hvd_factor_equal(double a, double b);
 
-/* Whether both request the same, but for name and group: what was agreed for one holds for the
- * other. */
+/* Whether two requests are equal except for name and group, so that an agreement on one is valid
+ * for the other. */
 bool hvd_request_equal(const struct hvd_request *a, const struct hvd_request *b);
 
-/* The elements of one row, a tensor without its first dimension. req->ndim >= 1 and a legal shape.
- */
+/* Returns the elements of one row, which is a tensor without its first dimension. Requires
+ * req->ndim >= 1 and a legal shape. */
 int64_t hvd_request_row_elements(const struct hvd_request *req);
 
-/* How many of `rows` rows go to a rank when they are scattered: the first ranks get one more. */
+/* Returns how many of `rows` rows a scatter gives to a rank; the first ranks get one more. */
 int64_t hvd_rows_of(int64_t rows, int rank, int size);
 
 /*
- * Whether a request is one that a rank of a job of `size` may make: known values, sizes that can be
- * addressed, a root that exists, a name of 1 to 1023 bytes. HVD_ERR_INVALID with what is wrong.
+ * Checks a request of a rank in a job of `size`: known values, sizes that can be addressed, an
+ * existing root, a name of 1 to 1023 bytes. HVD_ERR_INVALID describes what is wrong.
  */
 hvd_status_t hvd_request_check(const struct hvd_request *req, int size, struct hvd_err *err);
 
