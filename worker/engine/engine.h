@@ -9,109 +9,111 @@
 #include "worker/transport/transport.h"
 
 /*
- * The engine of one rank: takes tensors from any thread, agrees with the other ranks, moves the
- * data, wakes who waits. Whoever waits, drives:
+ * The engine of one rank. It accepts tensors from any thread, negotiates with the other ranks,
+ * moves the data and wakes waiting threads. A waiting thread makes the progress itself.
  *
- * What is submitted is held back for up to `cycle_ns`, so that more can come and go with it, unless
- * somebody waits or polls: then everything that will come has come.
+ * The engine holds submitted tensors back for up to `cycle_ns`, so that later ones can move
+ * together with them. It does not while a thread waits or polls, because the program then submits
+ * nothing more.
  *
- *   submit ──> queue ──┐                       ┌──> start, test collectives ──> done ──> waiter
  *                      ├─ step(), one owner ───┤
- *   messages of peers ─┘                       └──> requests, plans to peers
  *
- * The progress owner is a waiting thread when there is one (no hand-over to another thread for a
- * small tensor), else the background thread, which sleeps while nothing is outstanding here. Only
- * those that hear of other ranks, the coordinator and the inner nodes of a set's tree
- * (core/tree.h), then sleep in the transport, until a peer wakes them; where a peer cannot, they
- * look from every `idle_poll_ns` down to once a second: no tensor can complete without their own
- * request, so all they can be late for is another rank's shutdown and a stall warning. Where stalls
- * are looked for, all others look a few times in the warning time whether somebody asks if they are
- * there.
+ * The progress owner is a waiting thread if there is one, so that a small tensor needs no hand-over
+ * between threads. Otherwise it is the background thread, which sleeps while nothing is outstanding
+ * here.
+ *
+ * The coordinator and the inner nodes of a set's tree (core/tree.h) receive for others. They then
+ * sleep in the transport until a peer wakes them. If a peer cannot wake them they poll, first every
+ * `idle_poll_ns` and later once a second. No tensor can complete without their own request, so
+ * polling only delays the shutdown of another rank and stall warnings.
+ *
+ * With stall warnings, all other ranks check a few times in the warning time whether a peer probes
+ * them.
  */
 struct hvd_engine;
 
 struct hvd_engine_options {
-    int64_t cycle_ns;                /* a progress owner without progress sleeps at most so long */
-    int64_t idle_poll_ns;            /* see above */
-    int64_t stall_warning_ns;        /* 0: no stall warnings, and nobody is asked to answer */
-    int64_t stall_shutdown_ns;       /* a tensor that waits so long ends the job; 0: none does */
-    int64_t grace_ns;                /* below a second: a job that failed is left so much later, so
-                                        that the others hear why before they see that this rank is
-                                        gone */
-    const struct hvd_log *log;       /* borrowed, for the life of the engine */
-    struct hvd_telemetry *telemetry; /* borrowed, likewise; NULL: nobody watches */
-    bool no_background;              /* tensors move only while somebody waits or polls */
-    struct hvd_autotune *autotune;  /* borrowed, for the life of the engine; rank 0's; NULL: none */
-    struct hvd_device_port *device; /* borrowed, for the life of the engine and its outputs; NULL:
-                                       no tensor is on a device */
-    uint32_t cache_capacity;        /* tensors that are requested by a bit, at most; 0: none */
-    int tree_fanout;         /* ranks that speak to one at most, as core/tree.h has it; 0: chosen.
-                                The same on every rank */
-    int64_t fusion_bytes;    /* allreduces of one type move together up to so many; 0: alone */
-    bool keeps_groups_apart; /* tensors of a group move with those of their group alone */
-    int64_t adasum_chunk_bytes; /* the largest message of an Adasum's halves; 0: any; the same on
+    int64_t cycle_ns;          /* longest sleep of a progress owner that makes no progress */
+    int64_t idle_poll_ns;      /* see above */
+    int64_t stall_warning_ns;  /* 0: no stall warnings and no probes */
+    int64_t stall_shutdown_ns; /* a tensor that waits so long ends the job; 0: never */
+    int64_t grace_ns; /* below a second: delay before this rank leaves a failed job, so that the
+                         others receive the cause before they lose this rank */
+    const struct hvd_log *log;       /* borrowed until hvd_engine_destroy */
+    struct hvd_telemetry *telemetry; /* borrowed likewise; NULL: no telemetry */
+    bool no_background;              /* tensors move only while a thread waits or polls */
+    struct hvd_autotune *autotune;   /* rank 0's; borrowed until hvd_engine_destroy; NULL: none */
+    struct hvd_device_port *device;  /* borrowed until the engine and its outputs are destroyed;
+                                        NULL: no tensor is on a device */
+    uint32_t cache_capacity; /* maximum number of tensors that are requested by a bit; 0: none */
+    int tree_fanout; /* maximum number of children of a rank, as core/tree.h defines it; 0: chosen.
+                        The same on every rank */
+    int64_t fusion_bytes;       /* maximum bytes of a fused operation; 0: tensors move alone */
+    bool keeps_groups_apart;    /* tensors of a group fuse only with those of their group */
+    int64_t adasum_chunk_bytes; /* largest message of an Adasum's exchange; 0: no limit; the same on
                                    every rank */
 };
 
-/* What the engine has done so far. */
+/* Counters since the creation of the engine. */
 struct hvd_engine_counters {
-    uint64_t plans;        /* that had a tensor in them */
-    uint64_t plan_hits;    /* plans of cached tensors that were laid out before */
-    uint64_t plan_misses;  /* the same, laid out anew */
-    uint64_t tensors;      /* performed */
-    uint64_t flights;      /* collectives they moved in */
-    uint64_t idle_wakeups; /* of the background while there was nothing to do here */
+    uint64_t plans;        /* plans with a tensor */
+    uint64_t plan_hits;    /* plans of cached tensors whose execution plan was cached */
+    uint64_t plan_misses;  /* plans of cached tensors that needed a new execution plan */
+    uint64_t tensors;      /* tensors that were executed */
+    uint64_t flights;      /* fused operations in which they moved */
+    uint64_t idle_wakeups; /* wakeups of the background thread while this rank had no work */
 };
 
 struct horovod_output;
 
-/* What the program has called for a tensor; see horovod_done_t and horovod_allocate_t. */
+/* The program's callbacks for a tensor; see horovod_done_t and horovod_allocate_t. */
 struct hvd_completion {
-    /* Calls done; NULL: somebody waits for the tensor. */
+    /* Calls `done`; NULL: a thread waits for the tensor instead. */
     void (*call)(const struct hvd_completion *self, hvd_status_t status, const char *message,
                  struct horovod_output *output);
-    void (*done)(void);                                           /* as the program has given it */
-    void *(*allocate)(void *context, int64_t rows, size_t bytes); /* NULL: the engine does */
+    void (*done)(void);                                           /* as the program passed it */
+    void *(*allocate)(void *context, int64_t rows, size_t bytes); /* NULL: the engine allocates */
     void *context;
 };
 
-/* What is submitted; all borrowed for the call but input and output, which must stay until the end
- * of the wait. */
+/* A submitted tensor. All pointers are borrowed for the call, but input and output must stay
+ * until the end of the wait. */
 struct hvd_submission {
-    struct hvd_request request; /* legal: see hvd_request_check */
-    const void *input;          /* of the device, like output, when request.device says so */
+    struct hvd_request request; /* must pass hvd_request_check */
+    const void *input;          /* in device memory, like output, if request.device is HVD_GPU */
     void *output;               /* allreduce, broadcast, reducescatter */
-    void *ready; /* the device's event that says that input is there; it stays as long as
-                    input does. NULL: it is there */
+    void *ready; /* the device event after which the input is valid; it stays as long as the input.
+                    NULL: valid now */
     const int64_t
-        *splits;  /* alltoall: rows to each rank of the set; legal: see hvd_op_layout_splits */
+        *splits;  /* alltoall: rows to each rank of the set; must pass hvd_op_layout_splits */
     uint32_t set; /* the process set */
-    const struct hvd_agreement *agreement;   /* the engine's own; else NULL */
+    const struct hvd_agreement *agreement;   /* the engine's own submissions have one; else NULL */
     const struct hvd_completion *completion; /* NULL: none */
-    bool is_waited_now; /* the same thread waits at once: nobody has to be woken to drive */
+    bool is_waited_now; /* this thread waits at once, so none has to be woken */
 };
 
-/* An engine on the transport, which it owns from now on also on failure. HVD_ERR_NOMEM,
+/* Creates an engine on the transport and takes ownership of it, also on failure. HVD_ERR_NOMEM,
  * HVD_ERR_SYSTEM. */
 hvd_status_t hvd_engine_create(struct hvd_transport *transport,
                                const struct hvd_engine_options *options, struct hvd_engine **out,
                                struct hvd_err *err);
 
-/* Frees an engine that was shut down, with the tensors nobody waited for. NULL is fine. */
+/* Frees an engine after its shutdown, with the tensors for which no thread waited. NULL is
+ * allowed. */
 void hvd_engine_destroy(struct hvd_engine *e);
 
 /*
- * Leaves the job and waits for the other ranks to do so, once. What is pending ends with
- * HVD_ERR_SHUTDOWN. Others may wait meanwhile. HVD_ERR_STATE, and nothing is done, in a thread that
- * may not call MPI; HVD_ERR_SYSTEM.
+ * Leaves the job and waits until the other ranks do, once. Pending tensors end with
+ * HVD_ERR_SHUTDOWN. Other threads may wait meanwhile. HVD_ERR_STATE, without any effect, in a
+ * thread that may not call MPI; HVD_ERR_SYSTEM.
  */
 hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err);
 
-/* Where this rank is; constant, also after the shutdown. */
+/* Returns the place of this rank in the job; constant, also after the shutdown. */
 const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e);
 
-/* An allreduce of one tensor as the program describes it, not checked; all borrowed for the call
- * but input and output. */
+/* An unchecked allreduce of one tensor, as the program describes it. All pointers are borrowed
+ * for the call, but input and output must stay until the end of the wait. */
 struct hvd_described {
     enum hvd_op op; /* HVD_ALLREDUCE */
     int dtype;
@@ -126,26 +128,26 @@ struct hvd_described {
     void *output;
     uint32_t set;
     bool is_waited_now;  /* see hvd_submission */
-    uint32_t group_size; /* 0: alone */
+    uint32_t group_size; /* 0: no group */
     const struct hvd_completion *completion;
 };
 
 /*
- * Submits the tensor if it is the one that is expected next, because it followed the last one
- * before: then nothing about it has to be checked or looked up. False: nothing was done, submit it
- * the usual way, which finds out what is wrong with it. Any thread.
+ * Submits the tensor if it is the expected next one, because it followed the last one before. Then
+ * nothing about it has to be checked or looked up. Otherwise returns false without any effect, and
+ * the caller must use hvd_engine_submit, which reports what is wrong. Any thread.
  */
 bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
                                 int64_t *handle);
 
-/* The same for the n > 1 tensors of a group, which is one that was agreed on as a group: all of
- * them or none. They are of one set. */
+/* Does the same for the n > 1 tensors of a group of one set, if that group was agreed on.
+ * Submits all of them or none. */
 bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_described *d,
                                       uint32_t n, int64_t *handles);
 
 /*
- * Submits a tensor; *handle is for hvd_engine_wait. HVD_ERR_EXISTS when the name is pending,
- * HVD_ERR_SHUTDOWN, HVD_ERR_NOMEM. Any thread.
+ * Submits a tensor; *handle is for hvd_engine_wait. HVD_ERR_EXISTS when the name is pending;
+ * HVD_ERR_SHUTDOWN; HVD_ERR_NOMEM. Any thread.
  */
 hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
                                int64_t *handle, struct hvd_err *err);
@@ -153,99 +155,104 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
 /* The name of a join. */
 #define HVD_JOIN_NAME "join.noname"
 
-/* What a rank did not take of its program. */
+/* A submission that this rank rejected. */
 struct hvd_refused {
     uint32_t set;
-    struct hvd_strview name; /* of any length: one that is not legal keeps nobody waiting */
+    struct hvd_strview name; /* of any length: for an illegal name, no rank can be waiting */
     const char *reason;
 };
 
 /*
- * A tensor was refused here, by who checks what the program submits or by the engine: announces
- * that, so that it fails on the ranks that have submitted it, or will, with the reason. A refusal
- * counts as the submission that it was: the program may submit the name again at once, here and
- * there. Nothing is done where nobody waits for this rank: it is not in the set, has joined or
- * left, is alone, or the name is pending (then that is what they wait for). A job whose rank has no
- * memory for that ends. Any thread.
+ * Announces that a tensor was refused here, by the checks of the API or by the engine. The tensor
+ * then fails with the reason on all ranks that have submitted it or will. A refusal counts as the
+ * submission itself, so the program may submit the name again at once, on any rank.
+ *
+ * Does nothing when no rank waits for this one: it is not in the set, has joined or left, or is
+ * alone. Does nothing either when the name is pending, because the others wait for that tensor.
+ * Ends the job when this rank has no memory for the refusal. Any thread.
  */
 void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused);
 
 /*
  * Submits n tensors of one set that complete together or fail together; handles receives one for
- * each. All or nothing is submitted. Failures as above; HVD_ERR_EXISTS also for a name that the
- * group has twice.
+ * each. Submits all or none. Fails as hvd_engine_submit does. HVD_ERR_EXISTS also when a name is
+ * twice in the group.
  */
 hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
                                      uint32_t n, int64_t *handles, struct hvd_err *err);
 
 /*
- * Makes a process set of these ranks; every rank of the job calls it alike, in the same order among
- * other calls about sets, and waits. *id is its number on every rank. HVD_ERR_INVALID for ranks
- * that cannot be; HVD_ERR_MISMATCH when ranks disagree; HVD_ERR_CONFLICT when there is such a set;
- * HVD_ERR_EXISTS when another thread is at it; HVD_ERR_STATE when the transport has no sets;
- * HVD_ERR_SHUTDOWN, HVD_ERR_NOMEM. Any thread that may wait.
+ * Creates a process set of these ranks and waits for all ranks of the job. Each of them must make
+ * the same calls about sets in the same order. *id becomes the set's number on every rank.
+ *
+ * HVD_ERR_INVALID for impossible ranks; HVD_ERR_MISMATCH when ranks disagree; HVD_ERR_CONFLICT when
+ * the set exists; HVD_ERR_EXISTS when another thread makes such a call; HVD_ERR_STATE when the
+ * transport has no sets; HVD_ERR_SHUTDOWN; HVD_ERR_NOMEM. Any thread that may wait.
  */
 hvd_status_t hvd_engine_add_set(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
                                 struct hvd_err *err);
 
-/* Removes a set, not set 0, the same way. What is pending in it ends with HVD_ERR_SHUTDOWN.
- * HVD_ERR_NOT_FOUND; else as above. */
+/* Removes a set, but not set 0, in the same way. Its pending tensors end with HVD_ERR_SHUTDOWN.
+ * HVD_ERR_NOT_FOUND; else fails as hvd_engine_add_set does. */
 hvd_status_t hvd_engine_remove_set(struct hvd_engine *e, uint32_t id, struct hvd_err *err);
 
-/* Waits until every rank has called it; HVD_ERR_MISMATCH when the values differ. Else as above. */
+/* Waits until every rank has called it; HVD_ERR_MISMATCH when the values differ. Else fails as
+ * hvd_engine_add_set does. */
 hvd_status_t hvd_engine_agree(struct hvd_engine *e, int32_t value, struct hvd_err *err);
 
-/* The numbers of the sets that there are, as many as there is room for; returns how many there are.
- * Any thread. */
+/* Writes the numbers of the existing sets, at most `room`; returns the number of sets. Any
+ * thread. */
 int hvd_engine_sets(struct hvd_engine *e, uint32_t *ids, int room);
 
-/* The ranks of a set, sorted, as many as there is room for; returns how many there are, -1 when
- * there is no such set. Any thread, member or not. */
+/* Writes the sorted ranks of a set, at most `room`. Returns their number; -1 when the set does
+ * not exist. Any thread, on members and other ranks. */
 int hvd_engine_set_ranks(struct hvd_engine *e, uint32_t id, int *ranks, int room);
 
-/* HVD_ERR_INVALID when a rank of the job is not in the process set: no broadcast can begin there.
- * HVD_OK also where there is no such set, or this rank is not in it. Any thread. */
+/* HVD_ERR_INVALID when the root, a rank of the job, is not in the process set. HVD_OK also when
+ * the set does not exist or this rank is not in it. Any thread. */
 hvd_status_t hvd_engine_check_root(struct hvd_engine *e, uint32_t set, int root,
                                    struct hvd_err *err);
 
-/* This rank in the process set, and its size, into *place. HVD_ERR_NOT_FOUND when there is no such
- * set, HVD_ERR_DENIED when this rank is not in it. Any thread. */
+/* Sets *self to this rank in the process set and the set's size. HVD_ERR_NOT_FOUND when the set
+ * does not exist; HVD_ERR_DENIED when this rank is not in it. Any thread. */
 hvd_status_t hvd_engine_self(struct hvd_engine *e, uint32_t set, struct hvd_self *self,
                              struct hvd_err *err);
 
-/* The number of the next tensor of this operation and process set that has no name, from 1; 0 when
- * this rank is not in the set. Any thread. */
+/* Returns the number of the next unnamed tensor of this operation and process set, from 1 on; 0
+ * when this rank is not in the set. Any thread. */
 uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_op op);
 
-/* What was done so far, into *out. Any thread. */
+/* Copies the counters into *out. Any thread. */
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out);
 
-/* 1 when the tensor is done, 0 when not, -1 for an unknown handle. Does a step of work. */
+/* Does one step of work. Returns 1 when the tensor is done, 0 when not, -1 for an unknown
+ * handle. */
 int hvd_engine_poll(struct hvd_engine *e, int64_t handle);
 
-/* What a wait brings besides the status. */
+/* The results of a wait besides the status. */
 struct hvd_outcome {
-    struct horovod_output *output; /* of an allgather or alltoall; the caller's; else NULL */
+    struct horovod_output *output; /* of an allgather or alltoall, the caller's; else NULL */
     int64_t number;                /* join: the rank that joined last */
 };
 
 /*
- * Waits for the tensor and ends its handle. outcome may be NULL. Returns how the tensor ended:
- * HVD_OK, HVD_ERR_MISMATCH, HVD_ERR_SHUTDOWN, HVD_ERR_TOO_LARGE, with the reason in err;
- * HVD_ERR_NOT_FOUND for an unknown handle or one that another thread waits for; HVD_ERR_STATE in a
+ * Waits for the tensor and ends its handle. outcome may be NULL. Returns the tensor's status, with
+ * the reason in err: HVD_OK, HVD_ERR_MISMATCH, HVD_ERR_SHUTDOWN, HVD_ERR_TOO_LARGE.
+ *
+ * HVD_ERR_NOT_FOUND when the handle is unknown or another thread waits for it. HVD_ERR_STATE in a
  * thread that may not call MPI.
  */
 hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
                              struct hvd_err *err);
 
-/* The same for timeout_ns or a little more: then HVD_INPROGRESS, and the handle stays. Below 0:
- * without end. 0: does not sleep, and works for the tensor itself only where that takes some
- * microseconds. */
+/* Does the same for timeout_ns or a little more, and then returns HVD_INPROGRESS without ending
+ * the handle. Below 0: no limit. 0: does not sleep, and works for the tensor only if that takes
+ * some microseconds. */
 hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                  struct hvd_outcome *outcome, struct hvd_err *err);
 
-/* One step of work, unless another thread drives; whether anything happened. For tests that drive
- * all ranks from one thread. */
+/* Does one step of work unless another thread is the progress owner; returns whether anything
+ * happened. For tests that run all ranks in one thread. */
 bool hvd_engine_step(struct hvd_engine *e);
 
 #endif

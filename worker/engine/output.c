@@ -1,6 +1,6 @@
 /*
- * Memory of gathered tensors: made by the engine when the sizes are agreed, handed to the program
- * by the wait. No lock: it belongs to one side at a time.
+ * Memory of gathered tensors. The engine allocates it once the sizes are agreed, and the wait
+ * passes it to the program. It needs no lock, because one side owns it at a time.
  */
 
 #include "worker/engine/output.h"

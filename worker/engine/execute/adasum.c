@@ -1,19 +1,20 @@
 /*
- * Adasum of a process set of 2^k ranks: vector halving, distance doubling. The progress owner's.
+ * Adasum of a process set of 2^k ranks: vector halving, distance doubling. Runs in the progress
+ * owner.
  *
- * After level l every group of 2^l neighbours has the sum of its members, a stretch of it on each.
- * On the next level a rank and its partner, 2^l away, have the same stretch of two sums. The lower
- * of the two keeps the first half, the other the second:
+ * After level l every group of 2^l neighbours has the sum of its members, divided into stretches,
+ * one on each member. On the next level a rank and its partner, 2^l away, have the same stretch of
+ * two sums. The lower rank keeps the first half, the other the second:
  *
  *     exchange   an alltoall in which only partners send, in parts of at most a chunk
- *     dots       an allgather of what each rank's half adds to the dots of each tensor; the ranks
- *                of both groups add them up in rank order, so all come to the same coefficients
+ *     dots       an allgather of the contributions of each rank's half to the dots of each tensor;
+ *                the ranks of both groups add them in rank order and get the same coefficients
  *     combine    here, without a transfer
  *
- * At the end every rank has 1 / 2^k of the result, and an allgather brings it together. The bits
- * depend on the transport and on timing in nothing. Coefficients are of each tensor, also where
- * several move as one. The memory is kept for the next fused operation; one alone works in its
- * output.
+ * At the end every rank has 1 / 2^k of the result, and an allgather distributes it. The bits of the
+ * result do not depend on the transport or on timing. Each tensor has its own coefficients, also in
+ * a fused operation. The memory is kept for the next fused operation; a single tensor uses its
+ * output as the work area.
  */
 
 #include "worker/engine/execute/adasum.h"
@@ -35,7 +36,7 @@ enum phase {
     GATHER_RESULT,
 };
 
-/* Elements [at, at + len) of the fused operation's. */
+/* Elements [at, at + len) of the fused operation. */
 struct stretch {
     int64_t at;
     int64_t len;
@@ -47,20 +48,20 @@ struct room {
     size_t bytes;
 };
 
-/* Memory, as much as the largest fused operation took; and how far the one under way is. */
+/* The memory, sized for the largest fused operation so far, and the progress of the present one. */
 struct hvd_adasum {
     struct room mine;
     struct room theirs;
-    struct room dots; /* doubles: this rank's of each tensor, then those of all ranks */
-    int64_t *counts;  /* sent to each rank, received from each, gathered from each */
+    struct room dots; /* doubles: this rank's dots of each tensor, then those of all ranks */
+    int64_t *counts;  /* sent to each rank, received from each, gathered from each; owned */
 
     enum phase phase;
     int level;
-    char *work; /* the vector; only the stretch is of use */
+    char *work; /* the vector; only the stretch is valid */
     struct stretch stretch;
-    struct stretch away; /* the half that goes to the partner */
-    int64_t done;        /* elements of the halves that were exchanged */
-    int64_t chunk;       /* elements exchanged at a time */
+    struct stretch away; /* the half that the partner receives */
+    int64_t done;        /* exchanged elements of the halves */
+    int64_t chunk;       /* maximum number of elements in one exchange */
 };
 
 void hvd_adasum_destroy(struct hvd_adasum *a)
@@ -76,7 +77,7 @@ void hvd_adasum_destroy(struct hvd_adasum *a)
 
 /* --- Arithmetic of the halves ----------------------------------------------------------------- */
 
-/* The half of a stretch that a rank keeps on a level. */
+/* Returns the half of a stretch that a rank keeps on a level. */
 static struct stretch keep(struct stretch s, int rank, int level)
 {
     const int64_t first = s.len - s.len / 2;
@@ -86,7 +87,7 @@ static struct stretch keep(struct stretch s, int rank, int level)
     return (struct stretch){s.at + first, s.len - first};
 }
 
-/* What a rank has of the result. */
+/* Returns the stretch of the result that a rank has. */
 static struct stretch share(int64_t count, int rank, int size)
 {
     struct stretch s = {0, count};
@@ -96,7 +97,7 @@ static struct stretch share(int64_t count, int rank, int size)
     return s;
 }
 
-/* Elements of the longest half on a level: rank 0 has it. */
+/* Returns the elements of the longest half on a level, which is rank 0's. */
 static int64_t longest(int64_t count, int level)
 {
     const int64_t groups = (int64_t)2 << level;
@@ -141,7 +142,7 @@ static hvd_status_t reserve(struct hvd_set *set, const struct hvd_fused_op *f, s
 
 /* --- The collectives -------------------------------------------------------------------------- */
 
-/* The next part of the halves. */
+/* Describes the exchange of the next part of the halves in f->move. */
 static void set_exchange(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->own.adasum;
@@ -179,7 +180,7 @@ static void begin_level(const struct hvd_set *set, struct hvd_fused_op *f)
     set_exchange(set, f);
 }
 
-/* Allgather of `input`; counts[2n ...] are filled in. */
+/* Describes an allgather of `input` in f->move; counts[2n ...] must be filled in. */
 static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum hvd_dtype dtype,
                        const void *input, void *output)
 {
@@ -197,7 +198,7 @@ static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum h
                                       .counts = counts};
 }
 
-/* The part of a tensor that lies in this rank's stretch. */
+/* Returns the part of a tensor that is in this rank's stretch. */
 static struct stretch cut(const struct hvd_adasum *a, struct stretch tensor)
 {
     const int64_t end = tensor.at + tensor.len;
@@ -208,8 +209,8 @@ static struct stretch cut(const struct hvd_adasum *a, struct stretch tensor)
     return (struct stretch){from, to > from ? to - from : 0};
 }
 
-/* Both halves are here: what they add to the dots of each tensor. The first vector is always that
- * of the lower ranks. */
+/* Computes the contributions of both halves to the dots of each tensor. The first vector is
+ * always that of the lower ranks, so that all ranks compute alike. */
 static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->own.adasum;
@@ -234,7 +235,7 @@ static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
     set_gather(set, f, HVD_FLOAT64, dots, dots + (size_t)f->n_members * DOTS);
 }
 
-/* The dots of a tensor over both groups. */
+/* Adds up the dots of a tensor over both groups. */
 static void add_dots(const struct hvd_set *set, const struct hvd_fused_op *f, uint32_t tensor,
                      double sums[DOTS])
 {
@@ -285,9 +286,9 @@ static void begin_result(const struct hvd_set *set, struct hvd_fused_op *f)
     set_gather(set, f, f->request.dtype, a->work + (size_t)a->stretch.at * width, a->theirs.data);
 }
 
-/* --- In and out ------------------------------------------------------------------------------- */
+/* --- Input and output ------------------------------------------------------------------------- */
 
-/* The memory of a tensor: the caller's, or zeros for a rank that has joined. */
+/* Returns the memory of a tensor: the caller's, or zeros on a joined rank. */
 static struct hvd_piece piece_of(const struct hvd_fused_op *f, uint32_t i)
 {
     const struct hvd_entry *entry = f->members[i].entry;
@@ -316,7 +317,8 @@ static void take_in(struct hvd_adasum *a, const struct hvd_fused_op *f)
     }
 }
 
-/* The shares lie in the order of the ranks, which is not that of the elements. */
+/* Writes the result to the tensors. The gathered shares are in the order of the ranks, which is
+ * not that of the elements. */
 static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     const struct hvd_adasum *a = set->own.adasum;
@@ -340,7 +342,7 @@ static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
     }
 }
 
-/* Takes the inputs in; f->move becomes the first collective. HVD_ERR_NOMEM. */
+/* Reads the inputs and describes the first collective in f->move. HVD_ERR_NOMEM. */
 static hvd_status_t begin(const struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           struct hvd_err *err)
 {
@@ -359,15 +361,15 @@ static hvd_status_t begin(const struct hvd_engine *e, struct hvd_set *set, struc
     return HVD_OK;
 }
 
-/* A collective has landed: f->move becomes the next one, and false is returned; true: the outputs
- * hold the result. */
+/* Continues after a collective. Describes the next one in f->move and returns false, or returns
+ * true when the outputs hold the result. */
 static bool go_on(struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->own.adasum;
 
     switch (a->phase) {
     case EXCHANGE:
-        if (longest(f->work.count, a->level) - a->done > a->chunk) { /* on every rank alike */
+        if (longest(f->work.count, a->level) - a->done > a->chunk) { /* the same on every rank */
             a->done += a->chunk;
             set_exchange(set, f);
         } else {
@@ -397,7 +399,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
 
     if (st == HVD_OK)
         st = hvd_mover_host.prepare(e, set, f, err);
-    f->is_prepared = false; /* f->move becomes other collectives */
+    f->is_prepared = false; /* f->move will describe other collectives */
     f->has_more = true;
     return st;
 }

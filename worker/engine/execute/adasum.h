@@ -4,12 +4,12 @@
 #include "worker/engine/execute/fused_op.h"
 
 /*
- * An allreduce with HVD_ADASUM as a row of collectives that the transport has: hvd_adasum_mover.
- * One of them moves at a time in a process set, and nothing overtakes it there. Caller is the
- * progress owner, without mu.
+ * hvd_adasum_mover: an allreduce with HVD_ADASUM, as a sequence of the transport's collectives. One
+ * of them moves at a time in a process set, and no other operation of the set overtakes it. Only
+ * the progress owner calls this, without mu.
  */
 
-/* Frees the memory that a set keeps for it. NULL is fine. */
+/* Frees the memory that a set keeps for Adasum. NULL is allowed. */
 void hvd_adasum_destroy(struct hvd_adasum *a);
 
 #endif

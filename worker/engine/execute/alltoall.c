@@ -1,6 +1,6 @@
 /*
- * An alltoall moves twice: the ranks tell each other how many rows come, then the rows follow. The
- * progress owner's.
+ * An alltoall moves twice: the ranks first exchange their numbers of rows, then the rows. Runs in
+ * the progress owner.
  */
 #include "worker/engine/execute/mover.h"
 
@@ -30,7 +30,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     return HVD_OK;
 }
 
-/* Then the rows move. */
+/* Describes the second collective, which moves the rows. */
 static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_set *set,
                                  struct hvd_fused_op *f, struct hvd_err *err)
 {

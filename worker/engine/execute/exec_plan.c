@@ -1,6 +1,6 @@
 /*
- * From an agreed set of tensors to fused operations: what is fused, laid out once, and used again
- * when the same bits come. The progress owner's.
+ * Divides agreed tensors into fused operations. Caches the resulting execution plan for the next
+ * plan with the same bits. Runs in the progress owner.
  */
 #include "worker/engine/execute/exec_plan.h"
 
@@ -11,9 +11,9 @@
 #include "worker/engine/execute/sharing.h"
 #include "worker/engine/execute/staging.h"
 
-#define EXEC_PLANS_MAX 16 /* cached at most */
+#define EXEC_PLANS_MAX 16 /* maximum number of cached execution plans */
 #define ALIKE_MAX                                                                                  \
-    ((size_t)64 * 1024) /* bytes of an execution plan up to which all get the same memory */
+    ((size_t)64 * 1024) /* bytes up to which all execution plans get blocks of one size */
 #define FETCH_AHEAD 8
 
 struct hvd_agreed *hvd_exec_plan_agree(struct hvd_set *set)
@@ -48,7 +48,7 @@ void hvd_exec_plan_forget(struct hvd_set *set)
     set->own.n_agreed = 0;
 }
 
-/* Frees all that the fused operations own. */
+/* Frees everything that the fused operations own. */
 static void empty(struct hvd_exec_plan *exec_plan)
 {
     for (uint32_t i = 0; i < exec_plan->n_fused_ops; i++) {
@@ -91,7 +91,7 @@ void hvd_exec_plan_invalidate(struct hvd_set *set)
 {
     for (struct hvd_exec_plan **at = &set->own.exec_plans; *at;) {
         struct hvd_exec_plan *exec_plan = *at;
-        exec_plan->key = NULL; /* when the last fused operation is done it goes */
+        exec_plan->key = NULL; /* it is freed with the end of its last fused operation */
         if (exec_plan->n_open > 0) {
             at = &exec_plan->next;
             continue;
@@ -102,8 +102,8 @@ void hvd_exec_plan_invalidate(struct hvd_set *set)
     }
 }
 
-/* Makes room for one more cached execution plan: the one that was used least recently goes, its
- * memory is kept for the next one. */
+/* Makes room for one more cached execution plan: removes the least recently used one, and keeps
+ * its memory for the next one. */
 static void drop_oldest(struct hvd_set *set)
 {
     struct hvd_exec_plan *oldest = NULL;
@@ -120,7 +120,7 @@ static void drop_oldest(struct hvd_set *set)
     set->own.spare = oldest;
 }
 
-/* Memory for an execution plan, not initialised. */
+/* Returns memory for an execution plan, not initialised; NULL when out of memory. */
 static struct hvd_exec_plan *take_block(struct hvd_set *set, size_t bytes)
 {
     struct hvd_exec_plan *exec_plan = set->own.spare;
@@ -135,7 +135,7 @@ static struct hvd_exec_plan *take_block(struct hvd_set *set, size_t bytes)
     return exec_plan;
 }
 
-/* Bytes of an execution plan with that many of each. */
+/* Returns the bytes of an execution plan with these numbers of parts. */
 static size_t exec_plan_bytes(size_t n_fused_ops, size_t n_members, size_t n_key)
 {
     return (sizeof(struct hvd_exec_plan) + 15) / 16 * 16 +
@@ -145,10 +145,9 @@ static size_t exec_plan_bytes(size_t n_fused_ops, size_t n_members, size_t n_key
            n_key * sizeof(uint64_t);
 }
 
-/* How much memory to take for an execution plan. Which tensors are agreed together depends on who
- * is early: an execution plan that is cached gets room for any of them, so that it can be the next
- * one, whatever that is.
- */
+/* Returns how much memory to allocate for an execution plan. Timing decides which tensors are
+ * agreed together. So a cached plan gets room for all cached tensors, and any later plan can reuse
+ * its memory. */
 static size_t room_of_exec_plan(const struct hvd_set *set, size_t bytes, uint32_t n_key)
 {
     const size_t n = n_key > 0 ? hvd_cache_end(set->locked.cache) : 0;
@@ -157,8 +156,8 @@ static size_t room_of_exec_plan(const struct hvd_set *set, size_t bytes, uint32_
     return any > bytes && any <= ALIKE_MAX ? any : bytes;
 }
 
-/* One block: exec_plan, fused operations, and what is not initialised: members, pieces, uses, key.
- */
+/* Allocates one block: the execution plan, its fused operations, and uninitialised space for
+ * members, pieces, uses and key. */
 static struct hvd_exec_plan *create_exec_plan(struct hvd_set *set, uint32_t n_fused_ops,
                                               uint32_t n_members, uint32_t n_key)
 {
@@ -185,7 +184,7 @@ static struct hvd_exec_plan *create_exec_plan(struct hvd_set *set, uint32_t n_fu
     return exec_plan;
 }
 
-/* What a fused operation needs to know of every rank. */
+/* Fills in what a fused operation needs from every rank. */
 static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_fused_op *f,
                                  const struct hvd_agreed *a)
 {
@@ -201,8 +200,8 @@ static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_fused_op *f,
     return HVD_OK;
 }
 
-/* Fills a fused operation from a batch; members and pieces are the next free ones of the execution
- * plan. */
+/* Fills a fused operation from a batch. It takes the next free members and pieces of the
+ * execution plan. */
 static hvd_status_t fill_fused_op(struct hvd_set *set, struct hvd_exec_plan *exec_plan,
                                   uint32_t index, const struct hvd_batch *batch)
 {
@@ -229,7 +228,8 @@ static hvd_status_t fill_fused_op(struct hvd_set *set, struct hvd_exec_plan *exe
     return fill_by_rank(set, f, &set->own.agreed[batch->first]);
 }
 
-/* Describes an agreed tensor for fusion. kind: where it is known already. */
+/* Describes an agreed tensor for fusion. slot: its cache slot, which already has count and kind;
+ * else NULL. */
 static void fill_item(const struct hvd_engine *e, struct hvd_set *set, uint32_t i,
                       const struct hvd_cache_slot *slot)
 {
@@ -244,11 +244,12 @@ static void fill_item(const struct hvd_engine *e, struct hvd_set *set, uint32_t 
         return;
     }
     if (!hvd_shape_count(req->shape, req->ndim, &item->count))
-        item->count = 0; /* found out when the fused operation begins */
+        item->count = 0; /* the beginning of the fused operation reports this */
     item->kind = hvd_fusion_kind(req, item->count);
 }
 
-/* The agreed tensors, described for fusion, as fused operations. n_key 0: not cached. */
+/* Divides the agreed tensors, described for fusion, into fused operations. n_key 0: the
+ * execution plan is not cached. */
 static struct hvd_exec_plan *build_exec_plan(struct hvd_set *set, int64_t fusion, uint32_t n_key)
 {
     hvd_status_t st = HVD_OK;
@@ -268,13 +269,13 @@ static struct hvd_exec_plan *build_exec_plan(struct hvd_set *set, int64_t fusion
     return exec_plan;
 }
 
-/* The rest of an execution plan that cannot begin: its tensors end with the reason. */
+/* Ends the tensors of an execution plan from one fused operation on, because it could not begin. */
 static void fail_rest(struct hvd_engine *e, struct hvd_set *set, struct hvd_exec_plan *exec_plan,
                       uint32_t from, const char *reason)
 {
     const uint32_t n = exec_plan->n_fused_ops;
 
-    for (uint32_t i = from; i < n; i++) { /* the last one may free the execution plan */
+    for (uint32_t i = from; i < n; i++) { /* the last iteration may free the execution plan */
         struct hvd_fused_op *f = &exec_plan->fused_ops[i];
         for (uint32_t m = 0; m < f->n_members; m++)
             if (f->members[m].entry)
@@ -295,8 +296,7 @@ static void count_exec_plan(struct hvd_engine *e, const struct hvd_exec_plan *ex
     hvd_telemetry_add(&e->own.counters.tensors, n_tensors);
 }
 
-/* Begins all fused operations of an execution plan whose members have their entries and which is
- * counted. */
+/* Begins all fused operations of a counted execution plan, whose members have their entries. */
 static hvd_status_t begin_exec_plan(struct hvd_engine *e, struct hvd_set *set,
                                     struct hvd_exec_plan *exec_plan, struct hvd_err *err)
 {
@@ -308,7 +308,7 @@ static hvd_status_t begin_exec_plan(struct hvd_engine *e, struct hvd_set *set,
     set->own.n_exec_plans++;
     exec_plan->n_open = n;
     hvd_telemetry_fused(e->options.telemetry, n);
-    for (uint32_t i = 0; i < n; i++) { /* the last one may free the execution plan */
+    for (uint32_t i = 0; i < n; i++) { /* the last iteration may free the execution plan */
         st = hvd_fused_op_begin(e, set, &exec_plan->fused_ops[i], err);
         if (st != HVD_OK) {
             fail_rest(e, set, exec_plan, i, err ? err->msg : hvd_status_str(st));
@@ -352,7 +352,8 @@ static bool has_key(const struct hvd_exec_plan *exec_plan, const struct hvd_read
     return true;
 }
 
-/* The execution plan of these bits, taken out of the list; NULL when there is none that is free. */
+/* Returns a free execution plan for these bits and removes it from the list; NULL when there is
+ * none. */
 static struct hvd_exec_plan *find_exec_plan(struct hvd_set *set, const struct hvd_reader *plan)
 {
     for (struct hvd_exec_plan *exec_plan = set->own.exec_plans; exec_plan;
@@ -365,7 +366,7 @@ static struct hvd_exec_plan *find_exec_plan(struct hvd_set *set, const struct hv
     return NULL;
 }
 
-/* Slots lie anywhere: what is needed soon is on its way into the cache by then. */
+/* Slots are scattered in memory, so prefetch those that are needed soon. */
 static void fetch_slot(const struct hvd_cache *cache, uint32_t index)
 {
     const struct hvd_cache_slot *slot = hvd_cache_at(cache, index);
@@ -374,7 +375,7 @@ static void fetch_slot(const struct hvd_cache *cache, uint32_t index)
         __builtin_prefetch(slot, 0);
 }
 
-/* Lays the bits out. */
+/* Makes an execution plan from the bits of a plan. */
 static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *set,
                                    const struct hvd_reader *plan, struct hvd_exec_plan **out,
                                    struct hvd_err *err)
@@ -407,7 +408,7 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
     return HVD_OK;
 }
 
-/* Whether this rank may have no tensor in a slot of a plan. */
+/* Whether this rank may lack tensors of a plan, because it has joined. */
 static bool has_joined(struct hvd_engine *e, const struct hvd_set *set)
 {
     pthread_mutex_lock(&e->mu);
@@ -416,9 +417,9 @@ static bool has_joined(struct hvd_engine *e, const struct hvd_set *set)
     return has;
 }
 
-/* Gives the members the entries that wait in their slots. That takes no mu: every rank has
- * requested these slots, or has joined, so nobody else touches their owners before they are NULL.
- */
+/* Gives the members the entries that wait in their slots. This needs no mu: every rank has
+ * requested these slots or has joined, so no other thread changes their owners before they are
+ * NULL. */
 static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set,
                                  struct hvd_exec_plan *exec_plan, struct hvd_err *err)
 {

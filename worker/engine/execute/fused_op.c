@@ -1,6 +1,7 @@
 /*
- * One collective from the plan to its result. Fused operations of a set start in the agreed order;
- * they finish as they like. How one moves is its mover's affair (mover.h). The progress owner's.
+ * A fused operation from the plan to its result. Fused operations of a set start in the agreed
+ * order and finish in any order. The mover decides how one moves (mover.h). Runs in the progress
+ * owner.
  */
 #include "worker/engine/execute/fused_op.h"
 
@@ -16,7 +17,8 @@ const char *hvd_fused_op_name(const struct hvd_fused_op *f)
     return f->members[0].entry ? f->members[0].entry->name : "of other ranks";
 }
 
-/* Allreduces that went well while nobody records events: counted together. Holds mu. */
+/* Finishes the tensors of a successful allreduce, and counts them together. Only while the
+ * recorder is off. Holds mu. */
 static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
 {
     int64_t count = 0;
@@ -36,7 +38,7 @@ static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
     hvd_add(&e->n_outstanding, 0 - (size_t)n);
 }
 
-/* Publishes how all tensors of a fused operation ended. Holds mu. */
+/* Publishes the status of all tensors of a fused operation. Holds mu. */
 static void finish_entries(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_status_t status,
                            const char *message)
 {
@@ -54,7 +56,7 @@ static void finish_entries(struct hvd_engine *e, const struct hvd_fused_op *f, h
             hvd_entry_finish(e, f->members[i].entry, status, message);
 }
 
-/* Publishes how all tensors of a fused operation ended, and lets go of it. */
+/* Publishes the status of all tensors of a fused operation, and releases the operation. */
 static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           hvd_status_t status, const char *message)
 {
@@ -79,8 +81,8 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     hvd_exec_plan_release(set, f->exec_plan);
 }
 
-/* A fused operation has landed. An agreement about process sets is acted upon first. On failure it
- * is not finished. */
+/* Completes a fused operation that has landed, after the action of an agreement about process
+ * sets. On failure it stays unfinished. */
 static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                              struct hvd_err *err)
 {
@@ -91,11 +93,11 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
         finish(e, set, f, HVD_OK, NULL);
         return HVD_OK;
     }
-    entry->is_own = false; /* its status is that of any other */
+    entry->is_own = false; /* finish must not take the status from the agreement */
     return st;
 }
 
-/* Starts behind what was agreed before. */
+/* Appends the fused operation to those that wait to start. */
 static void line_up(struct hvd_set *set, struct hvd_fused_op *f)
 {
     f->next = NULL;
@@ -106,7 +108,7 @@ static void line_up(struct hvd_set *set, struct hvd_fused_op *f)
     set->own.todo_last = f;
 }
 
-/* Starts before anything else of the set. */
+/* Puts the fused operation before all others of the set that wait to start. */
 static void push_in(struct hvd_set *set, struct hvd_fused_op *f)
 {
     f->next = set->own.todo;
@@ -115,7 +117,7 @@ static void push_in(struct hvd_set *set, struct hvd_fused_op *f)
     set->own.todo = f;
 }
 
-/* A fused operation that is prepared goes on its way. */
+/* Completes a prepared fused operation that has nothing to move, or lines it up. */
 static hvd_status_t depart(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
@@ -146,7 +148,7 @@ hvd_status_t hvd_fused_op_begin(struct hvd_engine *e, struct hvd_set *set, struc
     hvd_err_clear(&why);
     f->mover = f->request.device == HVD_CPU ? hvd_mover_of_host(f) : &hvd_staging_mover;
     hvd_status_t st = f->mover->prepare(e, set, f, &why);
-    if (st == HVD_ERR_TOO_LARGE) { /* the same everywhere: this tensor's failure */
+    if (st == HVD_ERR_TOO_LARGE) { /* it fails alike on all ranks, so the job continues */
         finish(e, set, f, st, why.msg);
         return HVD_OK;
     }
@@ -173,7 +175,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
     return HVD_OK;
 }
 
-/* What was started has moved, and is off the list. A failure is that of the job. */
+/* Continues a fused operation that has moved and is off the list. A failure ends the job. */
 static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                 struct hvd_err *err)
 {
@@ -185,7 +187,7 @@ static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struc
     if (f->mover->advance)
         st = f->mover->advance(e, set, f, &next, err);
     if (next == HVD_ADVANCE_MOVES) {
-        set->own.moving[set->own.n_moving++] = f; /* it was among them just now */
+        set->own.moving[set->own.n_moving++] = f; /* its place has just become free */
         return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
     }
     if (st == HVD_OK && next == HVD_ADVANCE_NEXT) {
@@ -194,7 +196,7 @@ static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struc
     }
     if (st == HVD_OK)
         st = complete(e, set, f, err);
-    if (st != HVD_OK) /* nothing moves any more, so it ends here and not with the job */
+    if (st != HVD_OK) /* it is on no list, so the end of the job would not finish it */
         finish(e, set, f, HVD_ERR_SHUTDOWN, err->msg);
     return st;
 }

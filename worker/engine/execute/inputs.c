@@ -1,12 +1,12 @@
 /*
- * Inputs that a device has yet to produce. A tensor is not requested before its event is done, so
- * no rank waits for it in the agreed order, and whatever that event waits for can move meanwhile,
- * also when it was submitted later. The progress owner's.
+ * Inputs that a device has yet to produce. The engine requests a tensor only after its event is
+ * done. So no rank waits for it in the agreed order. Operations that the event depends on can still
+ * move, even if they were submitted later. Runs in the progress owner.
  */
 #include "worker/engine/execute/inputs.h"
 
-/* Whether the tensor may be requested. Nothing is requested behind a join, so that waits for all
- * that was submitted before it. */
+/* Whether the tensor may be requested. A join must be the last request, so it waits for all
+ * tensors submitted before it. */
 static hvd_status_t query(const struct hvd_engine *e, const struct hvd_set *set,
                           const struct hvd_entry *entry, struct hvd_err *err)
 {
@@ -18,8 +18,8 @@ static hvd_status_t query(const struct hvd_engine *e, const struct hvd_set *set,
     return st >= HVD_OK ? st : HVD_WRAP(err, st, "the input of tensor %s", entry->name);
 }
 
-/* Divides a list, which is empty afterwards, into those that are there and set->own.unready. On
- * failure all are in there. */
+/* Moves entries from a list, which becomes empty, to `there` if their inputs are ready, else to
+ * set->own.unready. On failure all of them move to set->own.unready. */
 static hvd_status_t divide(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry_list *from,
                            struct hvd_entry_list *there, struct hvd_err *err)
 {
@@ -68,11 +68,11 @@ static hvd_status_t poll_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
         return st;
     *progressed = true;
     pthread_mutex_lock(&e->mu);
-    while ((entry = hvd_entry_list_take(&set->locked.queue))) /* submitted later */
+    while ((entry = hvd_entry_list_take(&set->locked.queue))) /* submitted later, so they follow */
         hvd_entry_list_add(&there, entry);
     set->locked.queue = there;
     hvd_add(&e->n_queued, n);
-    atomic_store(&e->is_urgent, true); /* they have been held back before */
+    atomic_store(&e->is_urgent, true); /* these tensors have waited already */
     pthread_mutex_unlock(&e->mu);
     return st;
 }

@@ -1,6 +1,6 @@
 /*
- * What the ways of moving a fused operation have in common, and the plainest of them: the memory of
- * its tensors, one collective of the transport, no more. The progress owner's.
+ * The common parts of all movers, and the simplest mover: one collective of the transport on the
+ * memory of the tensors. Runs in the progress owner.
  */
 #include "worker/engine/execute/mover.h"
 
@@ -19,7 +19,7 @@ static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_fused_op *f,
                     hvd_fused_op_name(f), bytes);
 }
 
-/* Zeros in place of the tensors that this rank does not have; they receive the result too. */
+/* Allocates zeros for the tensors that this rank does not have. They receive the result too. */
 static hvd_status_t make_zeros(struct hvd_fused_op *f, struct hvd_err *err)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -36,7 +36,7 @@ static hvd_status_t make_zeros(struct hvd_fused_op *f, struct hvd_err *err)
     return f->zeros ? HVD_OK : no_memory(err, f, bytes);
 }
 
-/* The memory of each member, as pieces or as the one input and output. */
+/* Sets the memory of each member: as pieces, or as the single input and output. */
 static void set_memory(struct hvd_fused_op *f)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -63,7 +63,7 @@ static void set_memory(struct hvd_fused_op *f)
     f->move.n_pieces = f->pieces ? (int)f->n_members : 0;
 }
 
-/* The name that the fused operation is told by: of its first tensor, as it is this time. */
+/* Sets the name for reports to that of the first tensor, which may be another one each time. */
 static void set_name(struct hvd_fused_op *f)
 {
     if (f->members[0].entry)
@@ -162,7 +162,7 @@ hvd_status_t hvd_mover_claim(struct hvd_engine *e, struct hvd_set *set, struct h
                              struct hvd_err *err)
 {
     (void)e;
-    return f->is_second ? HVD_OK : hvd_sharing_claim(set, f, err); /* a next one has it already */
+    return f->is_second ? HVD_OK : hvd_sharing_claim(set, f, err); /* a later one keeps the claim */
 }
 
 hvd_status_t hvd_mover_start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
@@ -205,7 +205,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         return st;
     if (f->request.op == HVD_ALLGATHER)
         return prepare_gather(e, set, f, err);
-    const int64_t count = f->work.count; /* of a fused operation: the sum */
+    const int64_t count = f->work.count; /* of a fused operation: the sum over its tensors */
     st = hvd_op_layout_work(&f->request, NULL, set->self, f->by_rank, &f->work, err);
     if (f->n_members > 1) {
         f->work.count = count;

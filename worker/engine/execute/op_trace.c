@@ -1,14 +1,14 @@
 /*
- * What telemetry hears of execution plans and fused operations. Cached tensors are told by their
- * slots, many at once: see slot_trace.c. The progress owner's.
+ * Trace events of execution plans and fused operations. Cached tensors are reported by their slots,
+ * many at once: see slot_trace.c. Runs in the progress owner.
  */
 #include "worker/engine/execute/op_trace.h"
 
 #include "worker/engine/state/slot_trace.h"
 
-#define WORDS 64 /* handed over at once */
+#define WORDS 64 /* maximum number of words in one report */
 
-/* Tells the timeline of the cached tensors of a fused operation that this rank has. */
+/* Reports those cached tensors of a fused operation that this rank has to the timeline. */
 static void report_members(const struct hvd_engine *e, const struct hvd_fused_op *f,
                            struct hvd_trace_slots seen)
 {

@@ -4,17 +4,18 @@
 #include "worker/engine/execute/exec_plan.h"
 
 /*
- * What the timeline and the recorder hear of what is executed. Caller is the progress owner.
+ * Trace events of execution, for timeline and recorder. Only the progress owner calls these
+ * functions.
  */
 
-/* Cached tensors are in a plan, and laid out. */
+/* Reports that a plan contains cached tensors, whose execution plan is ready. */
 void hvd_op_trace_agreed(struct hvd_engine *e, struct hvd_set *set,
                          const struct hvd_exec_plan *exec_plan);
 
-/* A fused operation starts. */
+/* Reports that a fused operation starts. */
 void hvd_op_trace_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
 
-/* A fused operation of cached tensors has ended well. */
+/* Reports that a fused operation of cached tensors has succeeded. */
 void hvd_op_trace_ended(struct hvd_engine *e, const struct hvd_fused_op *f);
 
 #endif

@@ -1,11 +1,13 @@
 /*
- * Memory that several tensors have, as that of tied weights: the same tensor twice in a group, or
- * submitted again while it is pending. Fused operations of a set that have memory of the same
- * address move one after the other, in the agreed order, as if each were alone; within a fused
- * operation all members are read before any is written. So do fused operations of the device that
- * go through the memory of the host; those that are on its stream keep their order there. Which
- * tensors share memory is this rank's affair: others may start sooner, and wait for its data. The
- * progress owner's.
+ * Memory that several tensors share, such as tied weights: a tensor that is twice in a group, or
+ * that is submitted again while it is pending. Runs in the progress owner.
+ *
+ * Fused operations of a set with memory at the same address move one after the other, in the agreed
+ * order. Within a fused operation all members are read before any is written. That includes
+ * operations of device tensors that go through host memory. Those on the device's stream keep their
+ * order there.
+ *
+ * Sharing concerns only this rank. Other ranks may start sooner, and then wait for its data.
  */
 #include "worker/engine/execute/sharing.h"
 
@@ -21,8 +23,8 @@ static struct hvd_use **bucket_of(struct hvd_set *set, const void *at)
     return &set->own.uses[hash >> (64 - HVD_USES_BITS)];
 }
 
-/* Whether two fused operations have no memory in common, as one of the host and one of the device,
- * or keep their order by themselves. */
+/* Whether two fused operations need no ordering here. Host memory and device memory are
+ * distinct, and operations on the device's stream keep their order there. */
 static bool is_apart(const struct hvd_fused_op *a, const struct hvd_fused_op *b)
 {
     if (!a->staging || !b->staging)
@@ -30,7 +32,7 @@ static bool is_apart(const struct hvd_fused_op *a, const struct hvd_fused_op *b)
     return hvd_staging_is_launched(a->staging) && hvd_staging_is_launched(b->staging);
 }
 
-/* The use of the memory that does not go together with another one; NULL when there is none. */
+/* Returns a use of the memory that conflicts with this one; NULL when there is none. */
 static const struct hvd_use *find_conflict(struct hvd_set *set, const struct hvd_fused_op *f,
                                            const void *at, bool writes)
 {
@@ -67,8 +69,8 @@ static size_t bytes_of(const struct hvd_fused_op *f, const struct hvd_member *m)
     return (size_t)m->count * hvd_dtype_size((int)f->request.dtype);
 }
 
-/* Whether a member has memory of another fused operation (HVD_INPROGRESS), or, into *is_shared, of
- * one before it. Notes what it has. */
+/* Records the memory of a member. HVD_INPROGRESS when another fused operation uses it.
+ * *is_shared becomes whether an earlier member of this operation uses it. */
 static hvd_status_t claim_member(struct hvd_set *set, struct hvd_fused_op *f,
                                  const struct hvd_member *m, bool *is_shared)
 {
@@ -88,7 +90,7 @@ static hvd_status_t claim_member(struct hvd_set *set, struct hvd_fused_op *f,
     return HVD_OK;
 }
 
-/* Members that share memory with others move in copies of their own. */
+/* Makes copies of the members that share memory, so that they move separately. */
 static hvd_status_t make_copies(struct hvd_fused_op *f, size_t bytes, struct hvd_err *err)
 {
     char *at = f->copies = hvd_malloc(bytes, 1);

@@ -4,10 +4,10 @@
 #include "worker/engine/execute/fused_op.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls these functions, without mu.
  */
 
-/* That a fused operation under way reads or writes memory of that address. */
+/* A fused operation's use of memory at an address, from its claim to its end. */
 struct hvd_use {
     struct hvd_use *next; /* in a bucket of the set */
     const void *at;
@@ -15,15 +15,15 @@ struct hvd_use {
     bool writes;
 };
 
-/* Notes the memory of a fused operation that is to start; of the host: and copies what its members
- * share. HVD_INPROGRESS, and nothing is noted, while another fused operation of the set has some of
- * it; HVD_ERR_NOMEM. */
+/* Records the memory of a fused operation that shall start; in host memory, also copies members
+ * that share memory. HVD_INPROGRESS, without any record, while another fused operation of the set
+ * uses some of it; HVD_ERR_NOMEM. */
 hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err);
 
-/* The results of the copies go to their tensors. */
+/* Copies results back to the tensors whose members moved in copies. */
 void hvd_sharing_write_back(struct hvd_fused_op *f);
 
-/* The fused operation is done with its memory, noted or not. */
+/* Forgets the memory of the fused operation, whether recorded or not, and frees the copies. */
 void hvd_sharing_release(struct hvd_set *set, struct hvd_fused_op *f);
 
 #endif

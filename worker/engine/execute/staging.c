@@ -1,16 +1,17 @@
 /*
- * Fused operations of tensors on the device. Where every rank's device has collectives of its own,
- * a fused operation is put on a stream as a whole: pack, collective, unpack. Elsewhere it goes
- * through the memory of the host, and moves as any other in between:
+ * Fused operations of tensors on the device. If the devices of all ranks have their own
+ * collectives, a fused operation is enqueued on a stream as a whole: pack, collective, unpack.
+ * Otherwise it goes through host memory, where it moves like any other:
  *
  *     begin ── load ──> (its turn) ── transport ──> landed ── unload ──> done
  *              pack,                                          unpack,
  *              event                                          event
  *
- * Which of the two it is, the ranks of a set tell each other in front of its first fused operation,
- * with the key that their devices meet by. The progress owner's. Memory of the host and buffers on
- * the device are kept by the set, as many as were in use at once, so a program in its loop takes
- * none.
+ * The ranks of a set decide between the two before its first fused operation. They exchange the key
+ * by which their devices connect, and whether a device lacks collectives.
+ *
+ * A set keeps its blocks of host memory and its buffers on the device, as many as were in use at
+ * once. So a program in its loop allocates nothing. Runs in the progress owner.
  */
 
 #include "worker/engine/execute/staging.h"
@@ -24,16 +25,16 @@
 
 #define BLOCK_MIN ((size_t)64 << 10)
 
-/* Ranks without collectives raise the flag behind the key. */
+/* Ranks without collectives set the flag that follows the key. */
 #define QUESTION_LEN (HVD_DEVICE_KEY_MAX + 1)
 
 enum mode { UNKNOWN, STAGED, DIRECT };
 
 enum phase {
-    HERE,    /* nothing was done yet */
-    LOADING, /* the inputs are on their way to the memory of the host */
-    ABOARD,  /* they are there: f->move is about that memory */
-    LANDING, /* the results are on their way to where they belong */
+    HERE,    /* nothing has started */
+    LOADING, /* the device copies the inputs to host memory */
+    ABOARD,  /* the inputs are in host memory, and f->move refers to it */
+    LANDING, /* the device copies the results to their places */
 };
 
 struct block {
@@ -46,23 +47,23 @@ struct block {
 struct hvd_staging {
     struct hvd_device_port *device;
     enum phase phase;
-    bool is_claimed;            /* it has its memory: see hvd_sharing_claim */
-    bool is_launched;           /* by collectives of the device */
-    struct hvd_collective move; /* the fused operation's, while it asks */
+    bool is_claimed;            /* its memory is claimed: see hvd_sharing_claim */
+    bool is_launched;           /* it moves by collectives of the device */
+    struct hvd_collective move; /* the fused operation's, during the exchange of keys */
     bool has_more;              /* likewise */
-    struct hvd_piece whole;     /* the tensor on the device, where it is one */
-    struct hvd_piece host;      /* and in the memory of the host */
-    struct block *block;        /* owned; NULL: none in use */
+    struct hvd_piece whole;     /* a single tensor's memory on the device */
+    struct hvd_piece host;      /* a single tensor's host memory */
+    struct block *block;        /* owned; NULL: none */
     struct hvd_device_event *event;
 };
 
 struct hvd_set_device {
     struct hvd_device_port *device;
-    struct hvd_device_stream *in; /* also of collectives of its own */
+    struct hvd_device_stream *in; /* also for the device's collectives */
     struct hvd_device_stream *out;
     struct block *free; /* owned */
     uint32_t set;
-    uint32_t n_unclaimed; /* fused operations that have begun, and have not got their memory */
+    uint32_t n_unclaimed; /* fused operations that have begun and have not claimed their memory */
     enum mode mode;
     char question[QUESTION_LEN];
 };
@@ -80,8 +81,8 @@ static void free_block(struct hvd_device_port *d, struct block *block)
     hvd_free(block);
 }
 
-/* A block that was used before, off the list; one that is too small goes, so that they do not
- * pile up. */
+/* Takes a block off the list of free ones. Frees one that is too small instead, so that such
+ * blocks do not pile up; returns NULL then. */
 static struct block *find_block(struct hvd_set_device *on, size_t bytes, bool is_host)
 {
     struct block **small = NULL;
@@ -144,7 +145,7 @@ hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_outp
     return bytes > 0 ? d->ops->alloc(d, bytes, &output->data, err) : HVD_OK;
 }
 
-/* --- Begin and end ---------------------------------------------------------------------------- */
+/* --- Life cycle ------------------------------------------------------------------------------- */
 
 void hvd_staging_set_destroy(struct hvd_set_device *on)
 {
@@ -165,8 +166,8 @@ void hvd_staging_set_destroy(struct hvd_set_device *on)
     hvd_free(on);
 }
 
-/* What the set has of the device, made when it is needed first. A rank that has joined may have no
- * device: what it contributes, and gives away, is the host's. */
+/* Creates the set's resources on the device at first use. A joined rank may have no device: it
+ * contributes zeros, and discards results, in host memory. */
 static hvd_status_t open_set(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     struct hvd_device_port *d = e->options.device ? e->options.device : hvd_host_device();
@@ -204,7 +205,7 @@ void hvd_staging_destroy(struct hvd_staging *s)
     hvd_free(s);
 }
 
-/* The progress owner has to look until the event is done. */
+/* Records an event, which the progress owner polls until it is done. */
 static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
                            struct hvd_device_stream *stream, struct hvd_err *err)
 {
@@ -219,7 +220,7 @@ static void finish(struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_staging *s = f->staging;
 
-    if (!s) /* it was not prepared to the end */
+    if (!s) /* the preparation failed before there was one */
         return;
     let_go(s);
     if (s->block) {
@@ -231,7 +232,7 @@ static void finish(struct hvd_set *set, struct hvd_fused_op *f)
     s->is_claimed = s->is_launched = false;
 }
 
-/* HVD_OK when the device has done what it still had to. */
+/* HVD_OK when the device has no work left for the operation. */
 static hvd_status_t test_event(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
@@ -248,7 +249,7 @@ static hvd_status_t test_event(struct hvd_engine *e, struct hvd_fused_op *f, str
 
 /* --- Through the memory of the host ----------------------------------------------------------- */
 
-/* Elements of the fused operation on this rank, going in and coming out. */
+/* Computes how many elements of the fused operation enter and leave on this rank. */
 static void count_elements(const struct hvd_set *set, const struct hvd_fused_op *f, int64_t *in,
                            int64_t *out)
 {
@@ -263,7 +264,7 @@ static void count_elements(const struct hvd_set *set, const struct hvd_fused_op 
         *out = (int64_t)(entry->output->bytes / hvd_dtype_size((int)c->dtype));
 }
 
-/* The inputs as one, or the pieces. */
+/* Describes a copy of all tensors of the operation. */
 static struct hvd_device_copy copy_of(const struct hvd_fused_op *f, int64_t count, void *buffer,
                                       bool is_host)
 {
@@ -277,7 +278,7 @@ static struct hvd_device_copy copy_of(const struct hvd_fused_op *f, int64_t coun
                                     .dtype = f->request.dtype};
 }
 
-/* Where each tensor lies in the memory of the host. */
+/* Sets the host memory of each tensor. */
 static void point_to_host(struct hvd_fused_op *f, char *input, char *output)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -292,7 +293,7 @@ static void point_to_host(struct hvd_fused_op *f, char *input, char *output)
     }
 }
 
-/* Puts the way into the memory of the host on the stream. */
+/* Enqueues the copy into host memory. */
 static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                          struct hvd_err *err)
 {
@@ -328,7 +329,7 @@ struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i)
     return f->pieces ? f->pieces[i] : f->staging->host;
 }
 
-/* f->move has landed in the memory of the host: takes the results to the device. */
+/* Enqueues the copy of the results to the device, after f->move has landed in host memory. */
 static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
@@ -343,7 +344,7 @@ static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd
         for (uint32_t i = 0; i < f->n_members; i++)
             f->pieces[i].output = f->members[i].entry ? f->members[i].entry->data : NULL;
     } else if (hvd_op_keeps_shape(f->request.op)) {
-        out = f->members[0].count; /* an Adasum has moved otherwise */
+        out = f->members[0].count; /* Adasum's collectives have other counts */
     } else {
         count_elements(set, f, &in, &out);
     }
@@ -364,8 +365,8 @@ static bool scales(const struct hvd_scaling *s)
            s->divisor != 1;
 }
 
-/* The fused operation's tensors as one, in memory of the device; where they are if they can stay.
- */
+/* Makes the tensors contiguous in device memory. A single tensor stays where it is if it needs
+ * no scaling. */
 static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, int64_t in,
                                   int64_t out, struct hvd_err *err)
 {
@@ -392,7 +393,7 @@ static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, i
     return st;
 }
 
-/* Everything onto the stream. A set of one rank has no collective. */
+/* Enqueues all steps of the operation. A set of one rank has no collective. */
 static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
@@ -420,9 +421,10 @@ static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd
     return st;
 }
 
-/* --- Which of the two ------------------------------------------------------------------------- */
+/* --- The choice between the two --------------------------------------------------------------- */
 
-/* f->move becomes the question: the key, from rank 0, and whether somebody has no collectives. */
+/* Replaces f->move by the exchange of the key, from rank 0, and of whether any rank lacks
+ * collectives. */
 static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_set_device *on = set->own.on_device;
@@ -447,7 +449,7 @@ static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, s
     return st;
 }
 
-/* They have answered; f->move and f->has_more are what they were. */
+/* Applies the result of the exchange; restores f->move and f->has_more. */
 static hvd_status_t take_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                 enum hvd_advance *next, struct hvd_err *err)
 {
@@ -479,7 +481,7 @@ static hvd_status_t start_question(struct hvd_engine *e, struct hvd_set *set,
     return e->transport->ops->start(e->transport, &f->move, err);
 }
 
-/* In front of the first fused operation of a set. */
+/* Moves the exchange of keys, before the first fused operation of a set. */
 static const struct hvd_mover question_mover = {
     .start = start_question, .test = hvd_mover_test, .advance = take_answer};
 
@@ -490,20 +492,19 @@ bool hvd_staging_is_unloading(const struct hvd_staging *s)
     return s->phase == LANDING;
 }
 
-/* Whether f->move is about memory of the host anyway: an alltoall's splits. */
+/* Whether f->move refers to host memory in any case: an alltoall's splits. */
 static bool is_prelude(const struct hvd_fused_op *f)
 {
     return f->request.op == HVD_ALLTOALL && f->has_more;
 }
 
-/* Adasum is not a collective of a device: its halves move over the transport. */
+/* Adasum always moves over the transport, because devices have no such collective. */
 static bool is_staged(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     return set->own.on_device->mode == STAGED || f->request.reduce == HVD_ADASUM;
 }
 
-/* The fused operation's memory, in its turn. HVD_INPROGRESS: an earlier fused operation has some of
- * it. */
+/* Claims the operation's memory. HVD_INPROGRESS: an earlier fused operation uses some of it. */
 static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
@@ -517,8 +518,9 @@ static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, st
     return st;
 }
 
-/* Before its turn, only where every fused operation in front has got its memory: one that waited
- * for memory of this one would hold it up for ever. */
+/* Claims memory before the operation's turn, but only if all earlier operations have claimed
+ * theirs. An earlier one could otherwise wait for this memory forever, since it must start
+ * first. */
 static hvd_status_t claim_early(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     if (set->own.on_device->n_unclaimed++ > 0 || set->own.on_device->mode != STAGED)
@@ -549,14 +551,14 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     f->staging->phase = HERE;
     if (set->self.size == 1 || !f->work.moves_data)
         return HVD_OK;
-    /* Loads while others move, once it is known that it has to. */
+    /* If the mode is known to be STAGED, load now, while others move. */
     st = claim_early(set, f, err);
     if (st == HVD_OK && !is_prelude(f))
         return load(e, set, f, err);
     return st == HVD_INPROGRESS ? HVD_OK : st;
 }
 
-/* The stream keeps the order; splits are in the memory of the host. */
+/* Only handles the splits, which are in host memory. The stream keeps the order of the rest. */
 static hvd_status_t alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           struct hvd_err *err)
 {
@@ -566,7 +568,7 @@ static hvd_status_t alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (is_prelude(f)) {
         hvd_mover_compute(f);
         st = hvd_alltoall_mover.advance(e, set, f, &next, err);
-        f->is_second = false; /* nothing has been started yet */
+        f->is_second = false; /* nothing has started yet */
     }
     f->has_more = false;
     return st == HVD_OK && f->work.moves_data ? HVD_INPROGRESS : st;
@@ -602,7 +604,7 @@ static hvd_status_t start(struct hvd_engine *e, struct hvd_set *set, struct hvd_
 {
     if (f->staging->phase != LANDING)
         return hvd_mover_of_host(f)->start(e, set, f, err);
-    hvd_op_trace_started(e, set, f); /* it was launched */
+    hvd_op_trace_started(e, set, f); /* claim has launched it */
     return HVD_OK;
 }
 
@@ -611,7 +613,7 @@ static hvd_status_t test(struct hvd_engine *e, struct hvd_fused_op *f, struct hv
     return f->staging->phase == LANDING ? test_event(e, f, err) : hvd_mover_test(e, f, err);
 }
 
-/* What has moved goes back to the device, once all of it has. */
+/* Copies the results back to the device after the last collective. */
 static hvd_status_t advance(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                             enum hvd_advance *next, struct hvd_err *err)
 {

@@ -1,6 +1,6 @@
 /*
- * Autotuning: what landed is counted on the coordinator of all ranks, and the settings that come of
- * it go out with its next plan, so every rank takes them at the same one. The progress owner's.
+ * Autotuning. The coordinator of all ranks counts landed operations. Its next plan carries the new
+ * settings, so that every rank applies them at the same plan. Runs in the progress owner.
  */
 #include "worker/engine/execute/tune.h"
 

@@ -4,11 +4,11 @@
 #include "worker/engine/execute/fused_op.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls this function, without mu.
  */
 
-/* A fused operation has landed, its entries are not finished yet: counts it, and sets what comes of
- * it. There is an autotune. */
+/* Counts a fused operation that has landed, before its entries are finished, and applies new
+ * settings. Requires e->options.autotune. */
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
 
 #endif

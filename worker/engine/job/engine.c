@@ -1,7 +1,7 @@
 /*
- * The engine's life and its face to the API: create, poll, wait, shut down; submit is in submit.c.
- * Any thread; the state shared between threads is under mu, the work itself is in progress.c, who
- * does it in progress_owner.c.
+ * The life cycle of the engine and its interface to the API; submit.c has the submission. Any
+ * thread may call. Shared state is under mu; progress.c does the work, and progress_owner.c decides
+ * which thread does it.
  */
 
 #include "worker/engine/engine.h"
@@ -45,7 +45,7 @@ void hvd_engine_destroy(struct hvd_engine *e)
     hvd_free(e);
 }
 
-/* The locks; without them there is no engine. */
+/* Initialises the locks and the condition variable. */
 static hvd_status_t init_locks(struct hvd_engine *e)
 {
     if (pthread_mutex_init(&e->mu, NULL) != 0)
@@ -56,7 +56,7 @@ static hvd_status_t init_locks(struct hvd_engine *e)
     return HVD_ERR_SYSTEM;
 }
 
-/* Set 0: all ranks. */
+/* Creates set 0, of all ranks. */
 static hvd_status_t make_world(struct hvd_engine *e, struct hvd_err *err)
 {
     const int size = e->topology.size;
@@ -130,7 +130,7 @@ void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *
         to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
-/* Waits until the right to drive is this thread's, for good. Holds mu. */
+/* Makes this thread the progress owner for good. Holds mu. */
 static void take_over(struct hvd_engine *e)
 {
     e->locked.is_ended = true;
@@ -170,7 +170,7 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++) {
         if (!e->sets[i])
             continue;
-        e->sets[i]->own.exec_plans = NULL; /* MPI may still look at them: they stay */
+        e->sets[i]->own.exec_plans = NULL; /* not freed: MPI may still access them */
         e->sets[i]->own.adasum = NULL;
     }
     return HVD_OK;

@@ -1,6 +1,6 @@
 /*
- * Process sets, as the program makes, removes and asks for them: any thread. What all ranks agree
- * on is followed in negotiate/agree_set.c.
+ * Process sets as the program creates, removes and queries them; any thread. negotiate/agree_set.c
+ * carries out what all ranks agree on.
  */
 #include "worker/engine/engine.h"
 
@@ -11,7 +11,7 @@
 #include "worker/core/rank_list.h"
 #include "worker/engine/negotiate/agree_set.h"
 
-/* The call is refused here, and does not keep the other ranks waiting. */
+/* Refuses the call on all ranks, so that the others do not wait for this one. */
 static void refuse(struct hvd_engine *e, const char *reason)
 {
     const struct hvd_refused refused = {.name = hvd_strview_of(HVD_CHANGE_NAME), .reason = reason};
@@ -19,7 +19,7 @@ static void refuse(struct hvd_engine *e, const char *reason)
     hvd_engine_refuse(e, &refused);
 }
 
-/* Says what this rank wants and waits for the others. */
+/* Submits the change that this rank requests, and waits for the others. */
 static hvd_status_t change(struct hvd_engine *e, const int32_t *data, int n, uint32_t *id,
                            struct hvd_err *err)
 {
@@ -56,7 +56,7 @@ static int compare_ranks(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The ranks of a new set, sorted. Failures as hvd_engine_add_set. */
+/* Sorts and checks the ranks of a new set. Fails as hvd_engine_add_set does. */
 static hvd_status_t check_ranks(const struct hvd_engine *e, int32_t *ranks, int n_ranks,
                                 struct hvd_err *err)
 {
@@ -70,7 +70,7 @@ static hvd_status_t check_ranks(const struct hvd_engine *e, int32_t *ranks, int 
     return HVD_OK;
 }
 
-/* What this rank says of a new set, into *out, the caller's to free. Failures as above. */
+/* Describes a new set in *out, which the caller frees. Fails as hvd_engine_add_set does. */
 static hvd_status_t describe_set(const struct hvd_engine *e, const int *ranks, int n_ranks,
                                  int32_t **out, struct hvd_err *err)
 {

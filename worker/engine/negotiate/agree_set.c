@@ -1,8 +1,9 @@
 /*
- * Making and removing process sets while the job runs. Every rank of the job calls; an allgather of
- * what each wants is the agreement, and the progress owner acts when it is done: in the same order
- * on every rank, because only one such call is under way at a time. Numbers are never used again,
- * so nothing that is late can be taken for something new.
+ * Creates and removes process sets while the job runs. Every rank of the job calls; an allgather of
+ * their requested changes makes the agreement. The progress owner acts when that has completed.
+ *
+ * Only one such call is under way at a time, so all ranks act in the same order. Numbers are never
+ * reused, so a late message cannot be taken for one of a new set.
  */
 #include "worker/engine/negotiate/agree_set.h"
 
@@ -14,7 +15,7 @@
 #include "worker/engine/negotiate/set.h"
 #include "worker/engine/submit/join.h"
 
-/* Whether all ranks said the same. */
+/* Whether all ranks requested the same change. */
 static bool is_agreed(const struct horovod_output *output)
 {
     const char *data = output->data;
@@ -34,7 +35,7 @@ static bool has_ranks(const struct hvd_set_info *info, const int *ranks, int n_r
            memcmp(info->ranks, ranks, (size_t)n_ranks * sizeof(*ranks)) == 0;
 }
 
-/* One more set, still without content. Holds mu. */
+/* Adds an empty place for one more set. Holds mu. */
 static hvd_status_t grow(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id)
 {
     const uint32_t n = e->n_sets + 1;
@@ -92,8 +93,8 @@ hvd_status_t hvd_agree_set_register(struct hvd_engine *e, const int *ranks, int 
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for a join");
 }
 
-/* The job had been shut down while the set was agreed about: its members hear that from its
- * coordinator, as those of all sets. */
+/* Closes a new set if the job was shut down during the agreement. Its members receive the end
+ * from the set's coordinator, as in every set. */
 static hvd_status_t close_late(struct hvd_engine *e, uint32_t id, struct hvd_err *err)
 {
     const struct hvd_set *set = e->sets[id];
@@ -107,7 +108,7 @@ static hvd_status_t close_late(struct hvd_engine *e, uint32_t id, struct hvd_err
     return hvd_negotiator_close(set->own.negotiator, cause, err);
 }
 
-/* Agreed: every rank makes the set, or finds that it is there. Failure: this rank diverges. */
+/* Creates the set on this rank, unless it exists. After a failure this rank has diverged. */
 static hvd_status_t add(struct hvd_engine *e, struct hvd_entry *entry, const int32_t *ranks,
                         int n_ranks, struct hvd_err *err)
 {
@@ -143,7 +144,7 @@ static hvd_status_t remove_set(struct hvd_engine *e, struct hvd_entry *entry, in
     return hvd_negotiator_close(set->own.negotiator, HVD_SET_REMOVED, err);
 }
 
-/* How an agreement about process sets ended. */
+/* Returns the text for the status of an agreement about process sets. */
 static const char *change_text(hvd_status_t status)
 {
     switch (status) {
@@ -158,8 +159,8 @@ static const char *change_text(hvd_status_t status)
     }
 }
 
-/* All ranks have said what they want of the process sets: does it. entry->status becomes how it
- * ends. Failure: as hvd_agree_set_register. */
+/* Carries out the change once all ranks have agreed; entry->status becomes its result. Fails as
+ * hvd_agree_set_register does. */
 static hvd_status_t follow(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err)
 {
     const struct horovod_output *output = entry->output;

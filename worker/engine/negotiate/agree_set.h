@@ -4,21 +4,21 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls this, without mu.
  */
 
-/* What a rank says: the change, then the ranks of the new set or the number of the old one. */
+/* A rank's request: the change, then the ranks of the new set or the number of the old one. */
 enum hvd_change {
-    HVD_CHANGE_NONE, /* waits for all ranks, which pass the same number */
+    HVD_CHANGE_NONE, /* waits for all ranks, which must pass the same number */
     HVD_CHANGE_ADD,
     HVD_CHANGE_REMOVE,
 };
 
-/* Of a submission that says such a change. */
+/* The agreement of a submission with such a change. */
 extern const struct hvd_agreement hvd_agree_set_agreement;
 
-/* Makes the next process set; may wait for its other members. HVD_ERR_NOMEM, HVD_ERR_SYSTEM: the
- * ranks have diverged then. */
+/* Creates the next process set; may wait for its other members. After HVD_ERR_NOMEM or
+ * HVD_ERR_SYSTEM the ranks have diverged. */
 hvd_status_t hvd_agree_set_register(struct hvd_engine *e, const int *ranks, int n_ranks,
                                     uint32_t *id, struct hvd_err *err);
 

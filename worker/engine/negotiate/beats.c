@@ -1,7 +1,8 @@
 /*
- * Ranks that do not answer while something is waited for, and data that moves nowhere: who is
- * probed, warned of, given up. core/heartbeat.h decides, for each process set along its tree; here
- * is what this rank waits for, and what comes of it. The progress owner's.
+ * Detects ranks that do not answer while something is waited for, and data that does not move.
+ * core/heartbeat.h decides for each process set, along its tree, which ranks to probe, warn of and
+ * give up. This file collects this rank's waits and carries out those decisions. Runs in the
+ * progress owner.
  */
 #include "worker/engine/negotiate/beats.h"
 
@@ -18,7 +19,7 @@
 
 static const char shutdown_time[] = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
 
-/* The neighbour that a position of the tree is; -1: none. */
+/* Returns the neighbour at a position of the tree; -1: that position is no neighbour. */
 static int neighbour_of(const struct hvd_set *set, int position)
 {
     if (position == set->node.parent)
@@ -57,7 +58,8 @@ void hvd_beats_left(struct hvd_engine *e, int branch)
         hvd_heartbeat_leave(e->sets[0]->own.heartbeat, branch);
 }
 
-/* Sends a PING or PONG, with all that others know. A lost rank is reported by receive. */
+/* Sends a PING or PONG with the silent ranks that others reported. If the peer is lost, receive
+ * reports that. */
 static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hvd_message_type type,
                               const struct hvd_beat_step *step, struct hvd_err *err)
 {
@@ -94,7 +96,7 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
     if (set->own.heartbeat) {
         hvd_heartbeat_read(set->own.heartbeat, answer.neighbour, &beat, e->own.now_ns);
         if (is_ping)
-            e->own.next_stall_check_ns = 0; /* its neighbours are probed as well */
+            e->own.next_stall_check_ns = 0; /* probe its other neighbours soon */
     }
     return is_ping ? send_beat(e, set, HVD_MESSAGE_PONG, &answer, err) : HVD_OK;
 }
@@ -121,9 +123,9 @@ bool hvd_beats_are_active(const struct hvd_engine *e)
     return false;
 }
 
-/* --- What this rank waits for ----------------------------------------------------------------- */
+/* --- This rank's waits ------------------------------------------------------------------------ */
 
-/* The fused operation that was agreed first, of those that are not done; NULL: none. */
+/* Returns the unfinished fused operation that was agreed first; NULL: none. */
 static const struct hvd_fused_op *oldest_fused_op(const struct hvd_set *set)
 {
     const struct hvd_fused_op *oldest = set->own.todo;
@@ -134,8 +136,8 @@ static const struct hvd_fused_op *oldest_fused_op(const struct hvd_set *set)
     return oldest;
 }
 
-/* A tensor that is submitted and not agreed: by name the first one, else the first slot. NULL:
- * none. Holds mu. */
+/* Returns a tensor that is submitted and not agreed: the first one by name, else in the first
+ * slot. NULL: none. Holds mu. */
 static const struct hvd_entry *find_pending(const struct hvd_set *set)
 {
     const uint32_t end = hvd_cache_end(set->locked.cache);
@@ -146,8 +148,8 @@ static const struct hvd_entry *find_pending(const struct hvd_set *set)
     return entry;
 }
 
-/* What waits here to be agreed. Nothing is noted when a tensor is submitted: since when one waits
- * is known from finding it again. */
+/* Finds a tensor that waits to be agreed. Submission records no time, so the wait counts from
+ * the first check that found the tensor. */
 static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wait *wait,
                         char name[NAME_SHOWN])
 {
@@ -156,7 +158,7 @@ static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     if (atomic_load(&e->n_outstanding) > 0) {
         pthread_mutex_lock(&e->mu);
         const struct hvd_entry *entry = find_pending(set);
-        if (entry && entry->request.op != HVD_JOIN) { /* which waits for as long as others train */
+        if (entry && entry->request.op != HVD_JOIN) { /* a join waits as long as others train */
             handle = entry->handle;
             snprintf(name, NAME_SHOWN, "%s", entry->name);
         }
@@ -169,8 +171,8 @@ static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
         *wait = (struct hvd_wait){.since_ns = set->own.pending_ns, .name = hvd_strview_of(name)};
 }
 
-/* How far all data of the set is: another number once some of it has moved. What waits behind it
- * is on its way as well. */
+/* Returns a number that changes whenever data of the set has moved. Any movement counts, because
+ * the operations behind it are under way as well. */
 static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
 {
     uint64_t n = set->own.n_landed << 48;
@@ -181,7 +183,7 @@ static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
     return n;
 }
 
-/* All that this rank waits for in the set. */
+/* Collects all waits of this rank in the set. */
 static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_waits *waits,
                         char name[NAME_SHOWN])
 {
@@ -189,7 +191,7 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
 
     *waits = (struct hvd_waits){0};
-    if (e->own.making) { /* nothing else goes on here */
+    if (e->own.making) { /* no other work continues on this rank */
         if (e->own.making == set)
             waits->of[HVD_WAIT_SET].since_ns = e->own.making_ns;
         return;
@@ -208,9 +210,9 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     }
 }
 
-/* --- What comes of it ------------------------------------------------------------------------- */
+/* --- Actions ---------------------------------------------------------------------------------- */
 
-/* "tensor t is in transfer" */
+/* Appends text such as "tensor t is in transfer". */
 static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step,
                      struct hvd_text *text)
 {
@@ -227,7 +229,7 @@ static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step
 
 static double seconds(int64_t ns)
 {
-    const int64_t tenths = ns / 100000000; /* not more than passed */
+    const int64_t tenths = ns / 100000000; /* rounded down, so as not to exceed the time */
 
     return (double)tenths / 10;
 }
@@ -261,7 +263,7 @@ static bool is_among(const int *ranks, int n, int rank)
     return false;
 }
 
-/* "; rank 3 on host b has not answered either" */
+/* Appends text such as "; rank 3 on host b has not answered either". */
 void hvd_beats_add_silent(const struct hvd_engine *e, const struct hvd_set *set, const int *named,
                           int n_named, struct hvd_text *text)
 {
@@ -283,7 +285,7 @@ void hvd_beats_add_silent(const struct hvd_engine *e, const struct hvd_set *set,
     hvd_text_add(text, " %s not answered either", n == 1 ? "has" : "have");
 }
 
-/* A silent neighbour ends the job, as one that is lost. */
+/* Ends the job because of a silent neighbour, as if it were lost. */
 static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
                             const struct hvd_beat_step *step, struct hvd_err *err)
 {
@@ -300,7 +302,7 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
     return hvd_membership_give_up(e, rank, err);
 }
 
-/* Who the data is to come from, or go to, where the transport knows it. */
+/* Appends the ranks with which the data is exchanged, if the transport can name them. */
 static void add_awaited(struct hvd_engine *e, const struct hvd_fused_op *f, struct hvd_text *text)
 {
     struct hvd_transport *t = e->transport;
@@ -315,7 +317,7 @@ static void add_awaited(struct hvd_engine *e, const struct hvd_fused_op *f, stru
     hvd_membership_add_ranks(e, ranks, n, text);
 }
 
-/* Whether the fused operation's data is on its way over the transport. */
+/* Whether the transport moves the fused operation's data. */
 static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     for (int i = 0; i < set->own.n_moving; i++)
@@ -324,7 +326,7 @@ static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
     return false;
 }
 
-/* Data that moves nowhere, although all around this rank answer. */
+/* Describes data that does not move although all neighbours answer. */
 static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
                              const struct hvd_beat_step *step, struct hvd_text *text)
 {
@@ -377,7 +379,7 @@ static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct 
     }
 }
 
-/* Whether a rank below, or this one, has said that it leaves. */
+/* Whether this rank, or one below it, has announced that it leaves. */
 static bool has_left(const struct hvd_set *set, int position)
 {
     if (set->own.negotiator)
@@ -396,8 +398,9 @@ static bool is_silent(const struct hvd_set *set, int position)
     return false;
 }
 
-/* Others have left, and this rank, or one that it alone hears of, has not: is named once. Those
- * that pass on what others say do so themselves; who does not answer is named for that. */
+/* Warns once of ranks that have not left although others have: this rank, and leaves that only
+ * it receives from. Inner nodes warn of themselves, and silent ranks are named for their
+ * silence. */
 static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *set)
 {
     const struct hvd_node *node = &set->node;
@@ -427,7 +430,7 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
     warn(e, out);
 }
 
-/* The coordinator names who does not answer, and not all behind them. */
+/* Makes the coordinator name silent ranks instead of those below them. */
 static void spare_those_behind(struct hvd_set *set)
 {
     int silent[HVD_SILENT_MAX];
@@ -437,8 +440,8 @@ static void spare_those_behind(struct hvd_set *set)
                               hvd_heartbeat_silent(set->own.heartbeat, -1, silent));
 }
 
-/* Rank 0 was told of a lost rank and does nothing about it: it is lost as well. Of a stall, which
- * all ranks are to survive, it may hear later: it may be busy. */
+/* Whether rank 0 has not acted on a report of a lost rank, so that it counts as lost too. After
+ * a report of a stall, which all ranks should survive, it gets more time, as it may be busy. */
 static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
 {
     const int64_t warning_ns = e->options.stall_warning_ns;

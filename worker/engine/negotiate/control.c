@@ -1,8 +1,8 @@
 /*
- * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
- * coordinator, merged on the way by aggregators (core/aggregator.h); its plans come down. What a
- * rank that receives for others requests itself takes the same way without a message. The progress
- * owner's.
+ * Control messages between ranks, along the tree of a set. Requests, bits and leaves go up to its
+ * root, the coordinator, and aggregators merge them on the way (core/aggregator.h). Plans come
+ * down. A rank that receives for others counts its own requests in the same way, without a message.
+ * Runs in the progress owner.
  *
  *                      coordinator                       negotiator: counts, plans
  *      requests, bits,  ^      |  plans
@@ -24,7 +24,7 @@
 #include "worker/engine/negotiate/plan_apply.h"
 #include "worker/engine/state/slot_trace.h"
 
-#define RECEIVE_MAX 64 /* messages in a step */
+#define RECEIVE_MAX 64 /* messages in one step */
 
 hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                               struct hvd_err *err)
@@ -33,7 +33,7 @@ hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, 
     return e->transport->ops->send(e->transport, rank, data, len, err);
 }
 
-/* For telemetry: a rank, or all under a child, have requested cached tensors. */
+/* For telemetry: reports that all ranks of a branch have requested cached tensors. */
 static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
                                const struct hvd_reader *bits)
 {
@@ -68,7 +68,7 @@ hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uin
     return count_bits(e, set, 0, &bits, now_ns, err);
 }
 
-/* Whether telemetry hears of it: not of what the library itself requests. */
+/* Whether telemetry gets this request: not those of the library itself. */
 static bool is_reported(const struct hvd_set *set, const struct hvd_merged_request *merged)
 {
     return merged->refusal.len == 0 && (set->id == 0 || merged->request.op != HVD_JOIN);
@@ -90,14 +90,15 @@ void hvd_control_trace_ready(const struct hvd_engine *e, int rank,
         hvd_telemetry_ready(e->options.telemetry, rank, request, false);
 }
 
-/* Hands a plan down: first to those that pass it on most. */
+/* Sends a plan to the children, in the order in which the tree expects it: largest subtrees
+ * first. */
 static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, const void *data,
                               size_t len, struct hvd_err *err)
 {
     for (int i = 0; i < set->node.n_children; i++) {
         const int rank = hvd_membership_rank_at(set, set->node.children[i].first);
         hvd_status_t st = hvd_control_send(e, rank, data, len, err);
-        /* A lost rank is reported by receive, which says more. */
+        /* A lost rank is no failure here, because receive reports it with more detail. */
         if (st == HVD_ERR_UNAVAILABLE)
             hvd_err_clear(err);
         else if (st != HVD_OK)
@@ -106,7 +107,7 @@ static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, c
     return HVD_OK;
 }
 
-/* What an aggregator has for its parent. */
+/* Sends an aggregator's messages to its parent. */
 static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                             struct hvd_err *err)
 {
@@ -122,7 +123,7 @@ static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *pro
     return st;
 }
 
-/* Why the job ends, from a plan that does so. */
+/* Reads the cause from a plan that ends the job. */
 static hvd_status_t read_end(struct hvd_reader reader, char text[HVD_TEXT_MAX + 1],
                              struct hvd_err *err)
 {
@@ -136,7 +137,7 @@ static hvd_status_t read_end(struct hvd_reader reader, char text[HVD_TEXT_MAX + 
     return st;
 }
 
-/* A rank has failed: everybody is told why, at once. */
+/* Announces the cause to all ranks at once, because a rank has failed. */
 static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan,
                                 struct hvd_err *err)
 {
@@ -151,7 +152,7 @@ static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan
     return st;
 }
 
-/* The plan ends the job, and this rank is about to make a set. */
+/* Ends the creation of a set, because a plan ends the job. */
 static hvd_status_t end_making(const struct hvd_reader *reader, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX + 1];
@@ -204,8 +205,8 @@ hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set,
     return st;
 }
 
-/* Another rank has given up rank 0, which its children tell as well: their way to it may be open
- * where that of the others is not. */
+/* Reports to rank 0 that another rank has given it up. Rank 0's children do so, because their
+ * connection to it may work where that rank's does not. */
 static void pass_to_coordinator(struct hvd_engine *e, const struct hvd_reader *reader)
 {
     char text[HVD_TEXT_MAX + 1];
@@ -214,8 +215,8 @@ static void pass_to_coordinator(struct hvd_engine *e, const struct hvd_reader *r
         (void)hvd_job_end_report(e, 0, HVD_LEAVE_FAILED, text);
 }
 
-/* A plan has come from above, or an ABORT, which has no number: from rank 0 itself, which tells
- * everybody, or because of it, and then it is passed on. */
+/* Passes a plan from the parent down and applies it. Does the same with an ABORT, which has
+ * epoch 0, unless rank 0 sent it: rank 0 sends an ABORT to all ranks itself. */
 static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
                               const struct hvd_inbound *in, const struct hvd_reader *reader,
                               struct hvd_err *err)
@@ -231,7 +232,7 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
     return st == HVD_OK ? hvd_plan_apply(e, set, *reader, err) : st;
 }
 
-/* For telemetry: every rank that an item stands for. */
+/* For telemetry: reports every rank of an item. */
 static void trace_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
                             const struct hvd_merged_request *merged)
 {
@@ -265,7 +266,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
     return st;
 }
 
-/* Who has asked by bits that are not complete: the coordinator takes it in, others pass it on. */
+/* Handles partial requests by bit: the coordinator records them, other ranks pass them on. */
 static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_inbound *in, struct hvd_reader *reader,
                                  int64_t now_ns, struct hvd_err *err)
@@ -278,8 +279,8 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
     return hvd_membership_send_up(e, set, in->data, in->len, err);
 }
 
-/* A peer has made a set that this rank is about to make: what it says has to wait, as all does
- * while this rank makes one. */
+/* Keeps a message about a set that a peer has created and this rank has not. Any message waits
+ * while this rank creates a set. */
 static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *in, uint32_t set,
                                struct hvd_err *err)
 {
@@ -296,9 +297,9 @@ static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *i
     return HVD_OK;
 }
 
-/* Whether a rank of the set may say such a thing to this one: plans come from the parent (the last
- * word from rank 0, or from who knows that it is lost), the rest from children, but for failures,
- * which anybody tells rank 0. */
+/* Whether this rank accepts such a message from a rank of the set. Plans come from the parent.
+ * An ABORT also comes from rank 0, or from a rank that has lost it. All else comes from children,
+ * but any rank may report a failure to rank 0. */
 static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader *reader)
 {
     const int position = from >= 0 ? set->tree.position_of[from] : -1;
@@ -317,7 +318,7 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
     return hvd_membership_is_child(set, position);
 }
 
-/* Whether a message is for now, although a set is being made: a probe, or that the job ends. */
+/* Whether a message must be read while a set is created: a probe, or the end of the job. */
 static bool is_for_now(struct hvd_reader reader)
 {
     struct hvd_strview text;
@@ -342,7 +343,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     struct hvd_set *set = hvd_set_find(e, reader.set);
     if (reader.set >= e->n_sets || (e->own.making && !is_for_now(reader)))
         return keep_early(e, in, reader.set, err);
-    if (!set && e->locked.infos[reader.set].is_removed) /* said before its end was heard there */
+    if (!set && e->locked.infos[reader.set].is_removed) /* sent before the set's end arrived */
         return HVD_OK;
     const int from = set ? hvd_set_rank_of(set, in->from) : -1;
     if (!set || !may_say(set, from, &reader))
@@ -374,7 +375,7 @@ bool hvd_control_serves_others(const struct hvd_engine *e)
     return false;
 }
 
-/* Gives the memory of a message back. */
+/* Returns the memory of a message. */
 static void drop_message(struct hvd_engine *e, struct hvd_inbound *in)
 {
     if (e->transport->ops->recycle)
@@ -398,7 +399,7 @@ hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progre
             st = read_message(e, &in, now_ns, err);
             drop_message(e, &in);
             if (st == HVD_OK && e->own.early &&
-                !e->own.making) /* kept while a set was made just now */
+                !e->own.making) /* kept while a set was created just now */
                 st = hvd_control_recv_early(e, now_ns, progressed, err);
         } else if (st == HVD_ERR_GONE) {
             st = hvd_membership_lose(e, in.from, err);

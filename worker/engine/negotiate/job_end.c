@@ -1,7 +1,7 @@
 /*
  * The ends of a job. An orderly shutdown (SHUTDOWN step) ends the tensors that are not agreed yet
- * and lets the agreed ones finish; after a failure (ABORT step, or an error here) nothing is waited
- * for. The progress owner's.
+ * and lets the agreed ones finish. After a failure (ABORT step, or an error here) the job ends
+ * without waiting for anything. Runs in the progress owner.
  */
 #include "worker/engine/negotiate/job_end.h"
 
@@ -23,7 +23,7 @@
 
 #define SHUT_DOWN "Horovod has been shut down. "
 
-/* Ends what waits in slots. Holds mu. */
+/* Ends the tensors that wait in slots. Holds mu. */
 static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     const uint32_t end = hvd_cache_end(set->locked.cache);
@@ -37,8 +37,8 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
     }
 }
 
-/* Whether something of this rank is pending that is not agreed: what is agreed comes to its own
- * end. Holds mu. */
+/* Whether this rank has pending tensors that are not agreed. Agreed ones end by themselves.
+ * Holds mu. */
 static bool has_pending(const struct hvd_set *set)
 {
     const uint32_t end = hvd_cache_end(set->locked.cache);
@@ -50,7 +50,7 @@ static bool has_pending(const struct hvd_set *set)
     return has;
 }
 
-/* Telemetry hears once why the job cannot go on. */
+/* Reports once to telemetry why the job cannot continue. */
 static void report_failure(struct hvd_engine *e, const char *cause)
 {
     if (!e->own.has_reported_failure)
@@ -73,12 +73,12 @@ void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text
     pthread_mutex_lock(&e->mu);
     set->locked.is_ended = true;
     if (!e->locked.cause && ends_job &&
-        !e->locked.infos[set->id].is_removed) /* the job ends, and this set hears it first */
+        !e->locked.infos[set->id].is_removed) /* the first cause of the job's end */
         e->locked.cause = hvd_strdup(text);
     set->locked.is_join_pending = false;
     hvd_inputs_forget(e, set);
     size_t n = 0;
-    while (hvd_entry_list_take(&set->locked.queue)) /* they are in the table or in slots as well */
+    while (hvd_entry_list_take(&set->locked.queue)) /* the table or the slots have them too */
         n++;
     for (uint32_t i = 0; i < set->locked.n_queued_words; i++) {
         n += (size_t)__builtin_popcountll(set->locked.queued_bits[i]);
@@ -100,8 +100,8 @@ void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text
     pthread_mutex_unlock(&e->mu);
 }
 
-/* Keeps the cause for those who come too late. The first one stays: what follows, as the end of the
- * ranks that fail because of it, is to blame on nobody else. */
+/* Keeps the cause for later calls. The first one stays, because failures of ranks that end for
+ * it are only its consequence. */
 static void keep_cause(struct hvd_engine *e, const char *text)
 {
     pthread_mutex_lock(&e->mu);
@@ -113,15 +113,15 @@ static void keep_cause(struct hvd_engine *e, const char *text)
     pthread_mutex_unlock(&e->mu);
     if (blamed != e->topology.rank)
         hvd_rank_state_blame(blamed);
-    hvd_rank_state_set(HVD_RANK_ENDED); /* how this rank ends now has a reason of another's */
+    hvd_rank_state_set(HVD_RANK_ENDED); /* from now on this rank ends because of another */
 }
 
-/* A stall ends the job: a failure on each rank, whatever is pending there. The background looks
- * from now on who leaves. */
+/* Records that a stall ends the job. That is a failure on each rank, whatever is pending there.
+ * From now on the background thread watches which ranks leave. */
 static void note_stall(struct hvd_engine *e, const char *cause)
 {
     report_failure(e, cause);
-    if (e->own.is_stall_reported) /* and rank 0 has ended the job */
+    if (e->own.is_stall_reported) /* rank 0 has ended the job, so it is not lost */
         e->own.reported_ns = 0;
     pthread_mutex_lock(&e->mu);
     e->locked.stalled_ns = e->own.now_ns;
@@ -145,13 +145,13 @@ hvd_status_t hvd_job_end_pending(struct hvd_engine *e, const char *cause, struct
             continue;
         if (i == 0)
             hvd_job_end_set(e, set, text);
-        else if (set->own.negotiator) /* its members hear it in the order of its plans */
+        else if (set->own.negotiator) /* its members receive the end in the order of its plans */
             st = hvd_negotiator_close(set->own.negotiator, text, err);
     }
     return st;
 }
 
-/* A fused operation that may still be moving: its memory stays until the transport is gone. */
+/* Keeps the memory of a fused operation that may still be moving, until the transport is gone. */
 static void lose(struct hvd_engine *e, struct hvd_fused_op *f)
 {
     for (uint32_t i = 0; i < f->n_members; i++) {
@@ -181,7 +181,7 @@ static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *tex
         lose(e, set->own.moving[i]);
         end_fused_op(e, set->own.moving[i], text);
     }
-    set->own.n_moving = 0; /* the execution plans stay in set->own.exec_plans, busy for good */
+    set->own.n_moving = 0; /* the execution plans stay and are never reused */
     for (struct hvd_fused_op *f = set->own.todo; f; f = f->next)
         end_fused_op(e, f, text);
     set->own.todo = NULL;
@@ -209,7 +209,7 @@ void hvd_job_end_abandon_stalled(struct hvd_engine *e)
     hvd_job_end_abort(e, cause);
 }
 
-/* Tells a rank, not rank 0, that nothing goes on because of text. */
+/* Sends an ABORT with its text to a rank other than rank 0. */
 static void announce_abort(struct hvd_engine *e, int rank, const char *text)
 {
     const struct hvd_step step = {.kind = HVD_STEP_ABORT,
@@ -217,7 +217,7 @@ static void announce_abort(struct hvd_engine *e, int rank, const char *text)
                                   .reduce = HVD_SUM,
                                   .name = {.data = ""},
                                   .text = hvd_strview_of(text)};
-    const struct hvd_plan_head head = {.epoch = 0}; /* out of turn */
+    const struct hvd_plan_head head = {.epoch = 0}; /* outside the sequence */
     struct hvd_buf buf;
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
@@ -228,7 +228,7 @@ static void announce_abort(struct hvd_engine *e, int rank, const char *text)
         st = hvd_message_end_plan(&buf, &head);
     if (st == HVD_OK)
         st = hvd_control_send(e, rank, buf.data, buf.len, NULL);
-    (void)st; /* the peer may be the one that is lost */
+    (void)st; /* the peer may be the lost rank */
     hvd_buf_fini(&buf);
 }
 
@@ -248,8 +248,8 @@ hvd_status_t hvd_job_end_report(struct hvd_engine *e, int whose, enum hvd_leave_
     return st;
 }
 
-/* The coordinator is lost, which not all may have seen: its children hear of it from here, and each
- * passes it on to those under it, as this rank does. */
+/* Sends the end to the children of rank 0 and of this rank, each of which passes it on to its
+ * subtree. Rank 0 is lost, and not all ranks may have noticed. */
 static void notify_orphans(struct hvd_engine *e, const char *text)
 {
     const struct hvd_set *world = e->sets[0];
@@ -270,7 +270,7 @@ void hvd_job_end_announce(struct hvd_engine *e, int whose, const char *text)
     else if (whose == 0 ||
              hvd_job_end_report(e, whose, HVD_LEAVE_FAILED, text) == HVD_ERR_UNAVAILABLE)
         notify_orphans(e, text);
-    /* It may be alive, and is to blame nobody else for ending then. */
+    /* Rank 0 may be alive. Then it ends with this cause instead of blaming another rank. */
     if (e->topology.rank != 0 && whose == 0)
         (void)hvd_job_end_report(e, 0, HVD_LEAVE_FAILED, text);
 }
@@ -288,7 +288,7 @@ void hvd_job_end_fail(struct hvd_engine *e, const struct hvd_err *err)
     else
         snprintf(cause, sizeof(cause), "Rank %d%s%.64s failed: %.800s", e->topology.rank,
                  host ? " on host " : "", host ? host : "", err->msg);
-    /* before peers can see that something was given up */
+    /* before peers can notice that this rank has given something up */
     hvd_job_end_announce(e, is_orphan ? 0 : e->topology.rank, cause);
     hvd_job_end_abort(e, cause);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);

@@ -4,38 +4,39 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls these functions, without mu.
  */
 
-/* Nothing may be submitted to the set any more; what is not agreed yet ends with the text. */
+/* Ends submissions to the set. Tensors that are not agreed yet end with the text. */
 void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text);
 
-/* The job ends in order, because a rank has called for that, or a tensor has stalled: the same for
- * all sets, as their coordinators say so. */
+/* Ends the job in order, because a rank has called shutdown or a tensor has stalled. Set 0 ends
+ * now; each other set ends when its coordinator's plan contains the end. */
 hvd_status_t hvd_job_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err);
 
-/* Gives up what is agreed as well: some rank will not do its part. */
+/* Ends agreed tensors as well, because some rank will not do its part. */
 void hvd_job_end_abort(struct hvd_engine *e, const char *cause);
 
-/* Gives up a job that a stall has ended, and that others may still leave in order: here and for
- * all. */
+/* Ends the job on all ranks, after a stall has ended it in an orderly way and before all ranks
+ * have left. */
 void hvd_job_end_abandon_stalled(struct hvd_engine *e);
 
-/* Tells who has to know that nothing goes on because of text, which is about the rank `whose`: rank
- * 0 tells all others, the others tell rank 0. Not through the tree, a part of which may be what is
- * lost; but where rank 0 is lost, its subtrees. */
+/* Announces that the job cannot continue because of text, which concerns the rank `whose`. Rank
+ * 0 sends this to all others, the others send it to rank 0. The messages do not use the tree, a
+ * part of which may be lost. If rank 0 is lost, the ranks below it receive the announcement
+ * instead. */
 void hvd_job_end_announce(struct hvd_engine *e, int whose, const char *text);
 
-/* Tells the coordinator, directly, that the job is to end because of that rank. HVD_ERR_UNAVAILABLE
- * when it is lost. */
+/* Reports directly to the coordinator that the job must end because of the rank `whose`.
+ * HVD_ERR_UNAVAILABLE when the coordinator is lost. */
 hvd_status_t hvd_job_end_report(struct hvd_engine *e, int whose, enum hvd_leave_why why,
                                 const char *text);
 
-/* This rank cannot go on: tells the others, through the coordinator, and ends everything here.
- * HVD_ERR_GONE: because the coordinator is lost, as err says. */
+/* Ends everything here because this rank cannot continue, and announces that through the
+ * coordinator. HVD_ERR_GONE in err: the coordinator is lost. */
 void hvd_job_end_fail(struct hvd_engine *e, const struct hvd_err *err);
 
-/* Frees what was abandoned, once nothing writes to it any more. */
+/* Frees the outputs of abandoned operations, once nothing can write to them any more. */
 void hvd_job_end_free_lost(struct hvd_engine *e);
 
 #endif

@@ -1,15 +1,14 @@
 /*
- * Making what a process set needs of the transport, which waits for the set's other members. Where
- * the transport allows it, a thread of its own makes it, and the progress owner, which has nothing
- * else to do meanwhile, answers who asks whether this rank is there and looks itself whether the
- * members do. So a member that stands still is named, and ends the job, as under a tensor.
+ * Creates the transport's part of a process set, which waits for the set's other members. Where the
+ * transport allows it, a separate thread does this. The progress owner, which has no other work
+ * meanwhile, answers probes and probes the members. So a member that stands still is named and ends
+ * the job, as with a tensor.
  *
- *     owner    ── starts ──┬── every now and then: messages, heartbeat of the set ──┬── goes on
- *     thread               └────── add_set, which waits for the members ────────────┘
+ *     owner    ── starts ──┬── periodically: messages, heartbeat of the set ──┬── continues
+ *     thread               └─────── add_set, which waits for the members ─────┘
  *
- * Messages that have to do with tensors are kept in order until the set is there (control.c). When
- * the job ends meanwhile, the thread is left behind with what it works on: MPI cannot be called
- * off.
+ * Messages about tensors are kept in order until the set exists (control.c). If the job ends
+ * meanwhile, the thread is abandoned with its memory, because calls of MPI cannot be cancelled.
  */
 #include "worker/engine/negotiate/make_set.h"
 
@@ -25,7 +24,7 @@
 #define LOOK_MIN_NS 1000000
 #define LOOK_MAX_NS 100000000
 
-/* The work of the thread. */
+/* The arguments of the thread. */
 struct making {
     struct hvd_transport *transport;
     uint32_t id;
@@ -40,7 +39,7 @@ static hvd_status_t make(void *ctx, struct hvd_err *err)
     return m->transport->ops->add_set(m->transport, m->id, m->ranks, m->n_ranks, err);
 }
 
-/* NULL: out of memory. */
+/* Returns NULL when out of memory. */
 static struct making *create(const struct hvd_engine *e, const struct hvd_set *set)
 {
     const size_t n = (size_t)set->self.size;
@@ -53,7 +52,8 @@ static struct making *create(const struct hvd_engine *e, const struct hvd_set *s
     return m;
 }
 
-/* Between two looks: who is asked has to answer in a fraction of the warning time. */
+/* Returns the time between two checks. Probes must be answered in a fraction of the warning
+ * time. */
 static int64_t look_ns(const struct hvd_engine *e)
 {
     const int64_t ns = e->options.stall_warning_ns / 16;
@@ -63,7 +63,7 @@ static int64_t look_ns(const struct hvd_engine *e)
     return ns < LOOK_MAX_NS ? ns : LOOK_MAX_NS;
 }
 
-/* What the progress owner does meanwhile. A failure ends the job. */
+/* Does the progress owner's work meanwhile. A failure ends the job. */
 static hvd_status_t look(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     bool progressed = false;
@@ -86,7 +86,7 @@ static bool is_aside(const struct hvd_engine *e)
     return e->options.stall_warning_ns > 0 && t->ops->adds_aside && t->ops->adds_aside(t);
 }
 
-/* Waits for the thread, and sees to the rest of the job. */
+/* Waits for the thread, and serves the rest of the job. */
 static hvd_status_t attend(struct hvd_engine *e, struct hvd_set *set, struct hvd_aside *aside,
                            struct making *m, struct hvd_err *err)
 {

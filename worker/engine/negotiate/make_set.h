@@ -4,11 +4,12 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls this function, without mu.
  */
 
-/* Has the transport make what the set needs, in which all members take part; answers other ranks
- * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err; otherwise as add_set. */
+/* Creates the transport's part of the set together with all members, and answers other ranks
+ * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err. Else fails as the transport's
+ * add_set does. */
 hvd_status_t hvd_make_set(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
 #endif

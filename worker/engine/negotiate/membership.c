@@ -1,14 +1,14 @@
 /*
- * Who leaves the job, and who is lost. The progress owner's.
+ * Ranks that leave the job, and ranks that are lost. Runs in the progress owner.
  *
- * In order: a rank that leaves says so behind its last request, up the tree. After the last plan it
- * goes when all is done with it and with all under it, which goes up as a second LEAVE; so whoever
- * is lost before leaves a parent behind.
+ * In an orderly end, a rank announces up the tree, after its last request, that it leaves. After
+ * the last plan it waits until it and its subtree have finished, and reports that up as a second
+ * LEAVE. So any rank that is lost earlier still has a parent that notices.
  *
- * What ends the job at once does not take this way: a rank that fails, or sees that a neighbour in
- * the tree is lost, tells rank 0, and rank 0 tells everybody, each directly. Rank 0 is there until
- * nobody needs it. Where it is what is lost, whoever sees that tells its children, and the word
- * goes down the tree.
+ * An immediate end does not use the tree. A rank that fails, or that detects the loss of a
+ * neighbour in the tree, reports that to rank 0. Rank 0 announces it to each rank directly, and
+ * stays until no rank needs it. If rank 0 itself is lost, a rank that detects this informs rank 0's
+ * children, and the announcement goes down the tree.
  */
 #include "worker/engine/negotiate/membership.h"
 
@@ -21,7 +21,7 @@
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/job_end.h"
 
-/* "rank 1 on host a" */
+/* Appends text such as "rank 1 on host a". */
 static void add_rank(const struct hvd_engine *e, int rank, struct hvd_text *text)
 {
     const char *host = e->transport->ops->host(e->transport, rank);
@@ -43,7 +43,7 @@ void hvd_membership_add_ranks(const struct hvd_engine *e, const int *ranks, int 
         hvd_text_add(text, " and %d more", n - n_named);
 }
 
-/* How the loss of a rank is told. */
+/* Writes the report of a lost rank. */
 static void write_loss(const struct hvd_engine *e, int rank, const char *why,
                        char out[HVD_TEXT_MAX])
 {
@@ -62,15 +62,16 @@ static void note_report(struct hvd_engine *e, const char *text)
     snprintf(e->own.reported, sizeof(e->own.reported), "%s", text);
 }
 
-/* Rank 0 is to end the job, or to be given up itself. */
+/* Reports a rank to rank 0. Rank 0 then ends the job, or is given up itself. */
 static void report_to_rank_0(struct hvd_engine *e, int rank, const char *text)
 {
     hvd_job_end_announce(e, rank, text);
     note_report(e, text);
 }
 
-/* This rank, not the coordinator, sees that a neighbour is lost: rank 0 is told, and ends the job
- * here too. The loss of rank 0 itself ends it now, as HVD_ERR_GONE: see hvd_job_end_fail. */
+/* Reports the loss of a neighbour from a rank that is not the coordinator. Rank 0 then ends the
+ * job, also here. The loss of rank 0 itself ends it now, with HVD_ERR_GONE: see
+ * hvd_job_end_fail. */
 static hvd_status_t note_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX];
@@ -83,7 +84,7 @@ static hvd_status_t note_loss(struct hvd_engine *e, int rank, struct hvd_err *er
     return HVD_OK;
 }
 
-/* Sends up the tree. A parent that is lost is no failure of this rank. */
+/* A lost parent is no failure of this rank. */
 hvd_status_t hvd_membership_send_up(struct hvd_engine *e, const struct hvd_set *set,
                                     const void *data, size_t len, struct hvd_err *err)
 {
@@ -95,7 +96,7 @@ hvd_status_t hvd_membership_send_up(struct hvd_engine *e, const struct hvd_set *
     return note_loss(e, parent, err);
 }
 
-/* Tells the parent in the tree of the job that ranks leave. */
+/* Announces to the parent in the tree of the job that ranks leave. */
 static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_pos_range who, const char *text,
                                struct hvd_err *err)
 {
@@ -113,14 +114,14 @@ static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_pos_range who, c
     return st;
 }
 
-/* From now on the others are waited for. */
+/* Records that this rank waits for the others to leave from now on. */
 static void note_leave(struct hvd_engine *e)
 {
     if (e->own.left_ns == 0)
         e->own.left_ns = e->own.now_ns;
 }
 
-/* Who called for the shutdown, with its host where that is known. */
+/* Writes which rank called shutdown, with its host if that is known. */
 static void write_left(const struct hvd_engine *e, int rank, char text[HVD_TEXT_MAX + 1])
 {
     const char *host = e->transport->ops->host(e->transport, rank);
@@ -139,8 +140,8 @@ hvd_status_t hvd_membership_send_leave(struct hvd_engine *e, bool *progressed, s
     e->own.is_leave_sent = true;
     note_leave(e);
     *progressed = true;
-    /* The job fails, whoever handles the stall: nobody is kept waiting for those who do not come.
-     */
+    /* This rank's program has raised an error after a stall, so the job fails in any case. Do
+     * not let the others wait for ranks that do not leave. */
     if (e->locked.stalled_ns > 0 && hvd_rank_state_raised() == getpid()) {
         hvd_job_end_abandon_stalled(e);
         return HVD_OK;
@@ -166,7 +167,8 @@ hvd_status_t hvd_membership_send_done(struct hvd_engine *e, struct hvd_err *err)
     return st;
 }
 
-/* Who says that a rank is lost may not know its host, as rank 0 does. */
+/* Copies the cause and adds the host of a lost rank: rank 0 may have it when the reporter has
+ * not. */
 static void name_host(int rank, const char *host, struct hvd_strview cause,
                       char text[HVD_TEXT_MAX + 1])
 {
@@ -180,7 +182,7 @@ static void name_host(int rank, const char *host, struct hvd_strview cause,
         snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
 }
 
-/* Why the job ends: the words of a rank that failed, or who called shutdown. */
+/* Writes why the job ends: the text of a failed rank, or the rank that called shutdown. */
 static void write_cause(const struct hvd_engine *e, struct hvd_pos_range who, bool failed,
                         struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
 {
@@ -195,7 +197,7 @@ static void write_cause(const struct hvd_engine *e, struct hvd_pos_range who, bo
         write_left(e, rank, text);
 }
 
-/* A child says so, of all under it. */
+/* Counts a child that reports the end of its whole subtree. */
 static hvd_status_t count_done(struct hvd_engine *e, struct hvd_pos_range who,
                                struct hvd_pos_range child, struct hvd_err *err)
 {
@@ -206,7 +208,7 @@ static hvd_status_t count_done(struct hvd_engine *e, struct hvd_pos_range who,
     return HVD_OK;
 }
 
-/* A tensor of a process set has stalled, as its coordinator says. */
+/* Ends the job because the coordinator of a process set reports a stall. */
 static hvd_status_t read_stall(const struct hvd_set *world, struct hvd_strview cause,
                                struct hvd_err *err)
 {
@@ -237,7 +239,7 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
         failed ? set->node.range : hvd_tree_node_branch_range(&set->node, branch);
     if (who.first < range.first || who.first + who.n > range.first + range.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
-    if (e->own.is_down && !failed) /* each has left already: the child is done, with all under it */
+    if (e->own.is_down && !failed) /* all have left, so this is the end of a subtree */
         return count_done(e, who, range, err);
     note_leave(e);
     write_cause(e, who, failed, cause, text);
@@ -245,7 +247,7 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
                                : hvd_aggregator_leave(set->own.aggregator, who, failed, text, err);
 }
 
-/* Whether a rank is next to this one in the tree of the job. */
+/* Whether a rank is a neighbour of this one in the tree of the job. */
 static bool is_neighbour(const struct hvd_set *world, int rank)
 {
     const int position = world->tree.position_of[rank];
@@ -253,7 +255,7 @@ static bool is_neighbour(const struct hvd_set *world, int rank)
     return position == world->node.parent || hvd_membership_is_child(world, position);
 }
 
-/* The coordinator ends the job because of a rank that is lost. */
+/* Ends the job on the coordinator because of a lost rank. */
 static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
@@ -267,13 +269,11 @@ static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err 
     return hvd_negotiator_leave(world->own.negotiator, who, true, text, err);
 }
 
-/* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
- * the coordinator knows, others hear of it. */
 hvd_status_t hvd_membership_lose(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
 
-    if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
+    if (rank == e->topology.rank) /* the others continue without it, and it receives nothing more */
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
     if (!world->own.negotiator && (rank == 0 || is_neighbour(world, rank)))
         return note_loss(e, rank, err);

@@ -1,6 +1,6 @@
 /*
- * Following a plan: first the cached tensors that it names by bits, then its steps, in order. What
- * stands between two notices runs as one. The progress owner's.
+ * Applies a plan: first the cached tensors, which it contains as bits, then its steps in order. All
+ * tensors between two notices form one execution plan. Runs in the progress owner.
  */
 #include "worker/engine/negotiate/plan_apply.h"
 
@@ -16,10 +16,11 @@
 #include "worker/engine/submit/join.h"
 #include "worker/engine/submit/refusal.h"
 
-/* What a rank has under the name of a step. */
+/* The submission of this rank under the name of a step. */
 struct found {
-    struct hvd_entry *entry; /* off the table; NULL: it did not ask, or refused */
-    bool is_refused;         /* and answered: by then the program may refuse the name again */
+    struct hvd_entry *entry; /* off the table; NULL: no request of this rank, or a refusal */
+    bool is_refused; /* it refused; read under mu, because the program may refuse the name again
+                        later */
     bool is_join_pending;
 };
 
@@ -34,7 +35,7 @@ static hvd_status_t take_named(struct hvd_engine *e, struct hvd_set *set, struct
                             .is_refused = entry && entry->refusal,
                             .is_join_pending = set->locked.is_join_pending};
     if (found->is_refused) {
-        found->entry = NULL; /* let go, or on its way again */
+        found->entry = NULL; /* released, or queued again */
         st = hvd_refusal_answered(e, set, entry, err);
     }
     pthread_mutex_unlock(&e->mu);
@@ -53,7 +54,7 @@ static hvd_status_t copy_rows(const struct hvd_step *step, struct hvd_agreed *a)
     return HVD_OK;
 }
 
-/* The tensor has a slot from now on. */
+/* Puts the tensor into its slot. */
 static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                                 const struct hvd_step *step, struct hvd_err *err)
 {
@@ -79,7 +80,7 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
-/* What this rank has to contribute zeros to. */
+/* Describes a tensor to which this joined rank contributes zeros. */
 static hvd_status_t agree_joined(const struct hvd_step *step, struct hvd_agreed *a,
                                  struct hvd_err *err)
 {
@@ -99,7 +100,7 @@ static hvd_status_t agree_joined(const struct hvd_step *step, struct hvd_agreed 
     return HVD_OK;
 }
 
-/* A step that performs an operation joins the tensors that run next. */
+/* Adds the tensor of a step to those that run next. */
 static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                           const struct hvd_step *step, struct hvd_err *err)
 {
@@ -109,8 +110,8 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a plan");
     a->entry = entry;
-    a->group = step->group; /* not this rank's number, but everybody's */
-    if (!entry)             /* joined */
+    a->group = step->group; /* the plan's number, which all ranks share, and not this rank's */
+    if (!entry)             /* this rank has joined */
         return agree_joined(step, a, err);
     a->request = &entry->request;
     hvd_telemetry_agreed(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
@@ -131,7 +132,7 @@ static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry
     pthread_mutex_unlock(&e->mu);
 }
 
-/* An entry that is or was requested by a bit is requested by name. Holds mu. */
+/* Queues an entry, which is or was requested by a bit, to be requested by name. Holds mu. */
 static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                     uint32_t index)
 {
@@ -152,7 +153,7 @@ static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry 
     entry->is_listed = true;
 }
 
-/* The slot is free again. Who waits in it is requested by name. */
+/* Frees the slot. An entry that waits in it is requested by name. */
 static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t index,
                           struct hvd_err *err)
 {
@@ -177,7 +178,7 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
     return st;
 }
 
-/* A step about one tensor. */
+/* Applies a step about one tensor. */
 static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_step *step, struct hvd_err *err)
 {
@@ -218,7 +219,7 @@ static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
     return st;
 }
 
-/* A step about no tensor. */
+/* Applies a step that concerns no tensor. */
 static hvd_status_t apply_notice(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_step *step, struct hvd_err *err)
 {
@@ -247,7 +248,7 @@ static hvd_status_t apply_step(struct hvd_engine *e, struct hvd_set *set,
     return st == HVD_OK ? apply_notice(e, set, step, err) : st;
 }
 
-/* What was agreed in a plan that cannot be followed to its end. */
+/* Ends the tensors that were agreed in a plan which could not be applied completely. */
 static void drop_agreed(struct hvd_engine *e, struct hvd_set *set, const char *reason)
 {
     for (uint32_t i = 0; i < set->own.n_agreed; i++)
@@ -256,7 +257,8 @@ static void drop_agreed(struct hvd_engine *e, struct hvd_set *set, const char *r
     hvd_exec_plan_forget(set);
 }
 
-/* The coordinator of all ranks may change how long they hold back and how much they fuse. */
+/* Applies new values of the cycle time and the fusion threshold. Only the coordinator of all
+ * ranks changes them. */
 static void adopt(struct hvd_engine *e, const struct hvd_reader *plan)
 {
     const int64_t cycle_ns = (int64_t)plan->cycle_us * 1000;
@@ -281,7 +283,7 @@ hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hv
     hvd_status_t st = HVD_OK;
 
     hvd_telemetry_plan(e->options.telemetry);
-    /* Number 0 is the coordinator's last word, out of turn. */
+    /* Epoch 0 is the coordinator's final message, outside the sequence. */
     if (reader.epoch != 0 && reader.epoch != set->own.epoch + 1)
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "plan %llu follows plan %llu",
                       (unsigned long long)reader.epoch, (unsigned long long)set->own.epoch);

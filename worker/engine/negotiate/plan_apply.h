@@ -4,10 +4,10 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls this function, without mu.
  */
 
-/* Follows a plan of the coordinator, of which nothing has been read yet. */
+/* Applies a plan of the coordinator; the reader must be at its start. */
 hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
                             struct hvd_err *err);
 

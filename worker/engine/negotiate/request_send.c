@@ -1,6 +1,6 @@
 /*
- * What this rank asks the coordinator for: everything that was submitted, as bits where the tensor
- * is cached, by name otherwise. The progress owner's.
+ * This rank's requests to the coordinator: all submitted tensors, as bits if they are cached, else
+ * by name. Runs in the progress owner.
  */
 #include "worker/engine/negotiate/request_send.h"
 
@@ -11,15 +11,15 @@
 #include "worker/engine/state/slot_trace.h"
 #include "worker/engine/submit/refusal.h"
 
-#define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
+#define REQUESTS_FLUSH ((size_t)256 * 1024) /* approximate bytes of requests in a message */
 
-/* Whether what this rank requests takes the way of what others do, without a message. */
+/* Whether this rank counts its own requests, without a message. */
 static bool serves_itself(const struct hvd_set *set)
 {
     return set->own.negotiator || set->own.aggregator;
 }
 
-/* Sends set->own.message up the tree, if there is anything in it. */
+/* Sends set->own.message up the tree, unless it is empty. */
 static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     if (set->own.message.len == 0)
@@ -74,14 +74,14 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
     return st;
 }
 
-/* Asks by name. */
+/* Requests by name. */
 static hvd_status_t request_by_name(struct hvd_engine *e, struct hvd_set *set,
                                     struct hvd_entry *first, int64_t now_ns, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
     for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
-        struct hvd_entry *next = entry->next; /* asking may finish it */
+        struct hvd_entry *next = entry->next; /* the request may finish the entry */
         if (!entry->slot)
             st = send_request(e, set, entry, now_ns, err);
         entry = next;
@@ -89,7 +89,7 @@ static hvd_status_t request_by_name(struct hvd_engine *e, struct hvd_set *set,
     return st;
 }
 
-/* Asks by bits in one message, for the rest by name in others. */
+/* Requests by bits in one message, and the other tensors by name in further messages. */
 static hvd_status_t send_outgoing(struct hvd_engine *e, struct hvd_set *set,
                                   struct hvd_outgoing *what, int64_t now_ns, struct hvd_err *err)
 {
@@ -122,7 +122,7 @@ bool hvd_request_send_is_due(struct hvd_engine *e)
     return is_full || hvd_engine_now_ns() - since_ns >= e->options.cycle_ns;
 }
 
-/* Takes what was submitted to the set. Holds mu. */
+/* Takes the tensors that were submitted to the set. Holds mu. */
 static void take_queued(struct hvd_set *set)
 {
     uint64_t *bits = set->own.bits;
@@ -135,10 +135,10 @@ static void take_queued(struct hvd_set *set)
     set->locked.n_queued_words = 0;
 }
 
-/* Takes what was submitted to any set. Holds mu. */
+/* Takes the tensors that were submitted to any set. Holds mu. */
 static void take_all(struct hvd_engine *e)
 {
-    if (atomic_load(&e->is_urgent)) /* to write it costs more than to look */
+    if (atomic_load(&e->is_urgent)) /* a write costs more than a read */
         atomic_store(&e->is_urgent, false);
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i])
@@ -154,7 +154,8 @@ void hvd_request_send_take(struct hvd_engine *e)
         take_all(e);
 }
 
-/* Whether anything is to be requested now: it has been taken from the queues then. */
+/* Whether tensors have been taken from the queues, to be requested now. Takes them if they are
+ * due. */
 static bool has_taken(struct hvd_engine *e)
 {
     if (e->own.has_taken)

@@ -4,19 +4,20 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls these functions, without mu.
  */
 
-/* Takes what was submitted, for hvd_request_send_queued to request; nothing while inputs are waited
- * for on a device, behind which it may have to line up. Caller holds mu, and has a step follow. */
+/* Takes submitted tensors, for hvd_request_send_queued. Takes none while a device still computes
+ * inputs, because they may have to line up behind those. Caller holds mu, and a step must
+ * follow. */
 void hvd_request_send_take(struct hvd_engine *e);
 
-/* Requests what was taken, else for what was submitted since the last time, unless it is held back.
- */
+/* Requests the taken tensors; if there are none, those submitted since, unless they are still
+ * held back. */
 hvd_status_t hvd_request_send_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
                                      struct hvd_err *err);
 
-/* Whether what is queued has waited long enough for more to come. */
+/* Whether queued tensors have been held back long enough. */
 bool hvd_request_send_is_due(struct hvd_engine *e);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A process set: the ranks that agree about its tensors, and everything that this rank has pending
- * with them. Set 0 is the whole job. Sets know nothing of each other, so none waits for another.
+ * A process set: the ranks that agree on its tensors, and all that this rank has pending with them.
+ * Set 0 is the whole job. Sets are independent, so none waits for another.
  */
 #include "worker/engine/negotiate/set.h"
 
@@ -43,7 +43,8 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set);
 }
 
-/* By rank of the set: a number for its host; NULL in *hosts: all are on one. HVD_ERR_NOMEM. */
+/* Sets *hosts to an array with the number of each rank's host, by rank of the set, or to NULL if
+ * all share one. HVD_ERR_NOMEM. */
 static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set *set, int **hosts)
 {
     const struct hvd_transport *t = e->transport;
@@ -54,12 +55,12 @@ static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set 
     *hosts = hvd_malloc((size_t)set->self.size, sizeof(**hosts));
     if (!*hosts)
         return HVD_ERR_NOMEM;
-    for (int i = 0; i < set->self.size; i++) /* not known: each rank is on a host of its own */
+    for (int i = 0; i < set->self.size; i++) /* unknown: each rank is on a host of its own */
         (*hosts)[i] = t->ops->host_number ? t->ops->host_number(t, set->ranks[i]) : set->ranks[i];
     return HVD_OK;
 }
 
-/* The set's tree, and what this rank does in it. */
+/* Creates the set's tree and this rank's part in it. */
 static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     int *hosts = NULL;
@@ -80,8 +81,8 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
     return st;
 }
 
-/* Whether nothing of the set will happen any more, here: it was removed, its members know, and what
- * was agreed is done. The progress owner's. */
+/* Whether nothing of the set can happen here any more. It was removed, its members have been
+ * informed, and its agreed tensors have finished. The progress owner's. */
 static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
 {
     if (!set->locked.is_ended || !e->locked.infos[set->id].is_removed || set->own.todo ||
@@ -180,7 +181,7 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
     return HVD_OK;
 }
 
-/* An array of words that grows, by zeros. */
+/* Extends an array of words by zeros. */
 static bool extend(uint64_t **words, uint32_t old, uint32_t n)
 {
     uint64_t *grown = hvd_realloc(*words, n, sizeof(**words));

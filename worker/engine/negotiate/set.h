@@ -4,22 +4,22 @@
 #include "worker/engine/state/state.h"
 
 /*
- * The life of a process set.
+ * The life cycle of a process set.
  */
 
-/* A process set of the given ranks of the job, this one among them. HVD_ERR_NOMEM. */
+/* Creates a process set of these ranks of the job, which must include this one. HVD_ERR_NOMEM. */
 hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *ranks, int n_ranks,
                             struct hvd_set **out, struct hvd_err *err);
 
-/* Makes room for the bits of all slots that there are. HVD_ERR_NOMEM. Caller is the progress owner
- * and holds mu. */
+/* Makes room for the bits of all existing slots. HVD_ERR_NOMEM. Only the progress owner calls
+ * this, and holds mu. */
 hvd_status_t hvd_set_make_room(struct hvd_set *set);
 
-/* Forgets a set that was removed and has nothing to do any more; whether it was one. What peers
- * still say about it is not heard. Caller is the progress owner. */
+/* Destroys a removed set that has no work left; returns whether it was one. Later messages of
+ * peers about it are ignored. Only the progress owner calls this. */
 bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set);
 
-/* Frees the set and what it still has to do, not its entries. NULL is fine. */
+/* Frees the set and its unfinished work, but not its entries. NULL is allowed. */
 void hvd_set_destroy(struct hvd_set *set);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * Tensors that wait for too long: named in the log, with the ranks they wait for, and the end of
- * the job where that was requested. The progress owner's.
+ * Tensors that wait too long. Logs them with the ranks that they lack, and ends the job if that was
+ * requested. Runs in the progress owner.
  *
- * That end is an orderly one where all ranks answer: every rank can call horovod_shutdown, and the
- * job succeeds if its programs do. A rank that does not answer cannot leave: nobody waits for it.
- * One that answers and does not call it is waited for until it is clear that it stands still.
+ * The end is an orderly one if all ranks answer: every rank can call horovod_shutdown, and the job
+ * succeeds if its programs do. A rank that does not answer cannot leave, so the others do not wait
+ * for it. One that answers but does not call horovod_shutdown gets time until it evidently stands
+ * still.
  */
 #include "worker/engine/negotiate/stalls.h"
 
@@ -17,19 +18,21 @@
 #define STALL_CHECK_NS 1000000000
 #define STALL_REPORT_MAX 2048
 
-/* All ranks may take the shutdown time to leave a job that a stall has ended, but: */
+/* Limits of the time for ranks to leave a job that a stall has ended, which is else the shutdown
+ * time. */
 #define LEAVE_MIN_NS INT64_C(10000000000)
 #define LEAVE_MAX_NS INT64_C(30000000000)
-#define LEAVE_LATE_NS INT64_C(5000000000) /* and who is to name them has so long to do it */
+#define LEAVE_LATE_NS INT64_C(5000000000) /* more time for the rank that should name them */
 
-/* Another sentence follows the text, with a full stop of its own. */
+/* Removes the full stop, because another sentence with its own follows. */
 static void trim_full_stop(struct hvd_text *text)
 {
     if (text->len > 0 && text->out[text->len - 1] == '.')
         text->out[--text->len] = '\0';
 }
 
-/* Ends the job when a tensor has waited for too long: every rank hears which, and for whom. */
+/* Ends the job when a tensor has waited too long. Every rank receives the tensor's name and the
+ * missing ranks. */
 static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set, int64_t now_ns,
                                 struct hvd_err *err)
 {
@@ -58,15 +61,15 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     if (why)
         hvd_text_add(&text, ": %.300s", why);
     trim_full_stop(&text);
-    /* Without a thread of its own a rank does not answer, though its program runs. */
+    /* A rank without a background thread does not answer, though its program runs. */
     const bool is_orderly =
         e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns);
-    if (!is_orderly && n_ranks <= HVD_RANKS_NAMED) /* else some are only counted */
+    if (!is_orderly && n_ranks <= HVD_RANKS_NAMED) /* else some of them are only counted */
         hvd_beats_add_silent(e, set, ranks, n_ranks, &text);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
     if (is_orderly)
         return hvd_membership_end_for_stall(e, out, err);
-    /* Of another set: rank 0 hears of it as of any failure here. */
+    /* In another set, rank 0 receives this like any failure of this rank. */
     return set->id == 0 ? hvd_negotiator_leave(set->own.negotiator, (struct hvd_pos_range){.n = 1},
                                                true, out, err)
                         : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
@@ -96,9 +99,9 @@ static bool have_all_left(const struct hvd_set *world, struct hvd_pos_range rang
 }
 
 /*
- * The first ranks that have not left, of those that this one alone hears of, and itself; how many
- * these are in all. Who passes on what others say sees to those behind it. is_late: it has not
- * done so in time, and is named.
+ * Finds the ranks that have not left, among this rank and the leaves below it, from which it alone
+ * receives. Writes the first of them and returns their number. Inner nodes check their own leaves.
+ * is_late: also finds inner nodes that have not done so in time.
  */
 static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD_RANKS_NAMED])
 {
@@ -115,7 +118,7 @@ static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD
     return n_ranks;
 }
 
-/* After that: a rank that has not left in time ends the job for all others. */
+/* Ends the job for all other ranks when a rank has not left in time after a stall. */
 static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd_err *err)
 {
     const struct hvd_set *world = e->sets[0];
@@ -148,7 +151,7 @@ hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t
 
     if (set->id == 0 && e->locked.stalled_ns > 0 && (set->own.negotiator || set->own.aggregator))
         return end_leaving(e, now_ns, err);
-    if (set->own.aggregator) /* in time for the coordinator to name who is missing */
+    if (set->own.aggregator) /* early enough for the coordinator to name the missing ranks */
         return hvd_aggregator_stalled(set->own.aggregator, now_ns, e->options.stall_warning_ns / 2,
                                       err);
     if (!set->own.negotiator)
@@ -156,7 +159,7 @@ hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t
     hvd_buf_init(&report, STALL_REPORT_MAX);
     hvd_status_t st =
         hvd_negotiator_stalled(set->own.negotiator, now_ns, e->options.stall_warning_ns, &report);
-    if (report.len > 0) { /* a report that was cut is still one */
+    if (report.len > 0) { /* a truncated report is useful too */
         hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", report.data);
         hvd_telemetry_stalled(e->options.telemetry,
                               (int)hvd_negotiator_waiting(set->own.negotiator), report.data);

@@ -4,14 +4,14 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls these functions, without mu.
  */
 
-/* Whether it is time to look; then the next time is later. */
+/* Whether it is time for a check; if so, schedules the next one. */
 bool hvd_stalls_is_due(struct hvd_engine *e, int64_t now_ns);
 
-/* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job; an inner
- * node of the tree tells what it knows of them. */
+/* On the set's coordinator: warns of tensors that wait too long, or ends the job. On an inner
+ * node of the tree: sends up which ranks have requested them. */
 hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                               struct hvd_err *err);
 

@@ -1,5 +1,5 @@
 /*
- * The clock of the engine, which never jumps.
+ * The engine's clock, which is monotonic.
  */
 
 #include "worker/engine/state/clock.h"

@@ -6,13 +6,13 @@
 
 #include "base/status.h"
 
-/* Nanoseconds of a clock that never jumps. */
+/* Returns nanoseconds of a monotonic clock. */
 int64_t hvd_engine_now_ns(void);
 
-/* The same, up to a tick of the kernel behind (some milliseconds), in a fifth of the time. */
+/* Does the same in a fifth of the time, but lags by up to a kernel tick (some milliseconds). */
 int64_t hvd_engine_coarse_now_ns(void);
 
-/* A condition whose timed waits use that clock. HVD_ERR_SYSTEM. */
+/* Initialises a condition variable whose timed waits use that clock. HVD_ERR_SYSTEM. */
 hvd_status_t hvd_engine_cond_init(pthread_cond_t *cond);
 
 #endif

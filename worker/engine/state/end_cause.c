@@ -1,5 +1,5 @@
 /*
- * Why the job has ended, as the program and horovodrun are told.
+ * The cause of the job's end, for the program and horovodrun.
  */
 
 #include "worker/engine/state/end_cause.h"

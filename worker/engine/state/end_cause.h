@@ -3,10 +3,10 @@
 
 #include "worker/engine/state/state.h"
 
-/* The program is told that the job has ended, with the text: horovodrun is to know as well. */
+/* Records for horovodrun the text with which the program learns of the job's end. */
 void hvd_end_cause_note(const char *text);
 
-/* Why the job has ended, as the first word of it was; empty where that is not known. */
+/* Writes the first cause of the job's end; empty if it is unknown. */
 void hvd_end_cause_first(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1]);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Tensors from submission to the end of their wait. Entries are kept, with their names: that of a
- * cached tensor in its slot for the next time, others for the next tensor, so that a program in its
- * loop takes no memory and copies little.
+ * Tensors from submission to the end of their wait. Entries are kept with their names: that of a
+ * cached tensor in its slot, others in a pool for any next tensor. So a program in its loop
+ * allocates nothing and copies little.
  */
 #include "worker/engine/state/entry.h"
 
@@ -13,7 +13,7 @@
 #define FIRST_BLOCK 16 /* entries */
 #define LARGEST_BLOCK 512
 
-/* More entries in the pool. */
+/* Adds entries to the pool; false when out of memory. */
 static bool add_block(struct hvd_engine *e)
 {
     const size_t align = _Alignof(struct hvd_entry);
@@ -97,7 +97,7 @@ static int64_t *copy_splits(const int64_t *splits, int size)
     return copy;
 }
 
-/* What differs between two submissions of a tensor. */
+/* Sets the fields that differ between two submissions of a tensor. */
 static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
 {
     entry->input = s->input;
@@ -111,7 +111,7 @@ static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
     entry->request.group_size = s->request.group_size;
 }
 
-/* A transient entry. Holds mu. */
+/* Creates a transient entry; NULL when out of memory. Holds mu. */
 static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd_submission *s)
 {
     const struct hvd_request *req = &s->request;
@@ -204,7 +204,7 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
     hvd_slot_trace_ended(e, entry, status);
     entry->status = status;
     if (status != HVD_OK)
-        entry->message = hvd_strdup(message); /* without memory the status has to do */
+        entry->message = hvd_strdup(message); /* without memory, the status must suffice */
     hvd_add(&e->n_outstanding, (size_t)-1);
     hvd_entry_publish(e, entry);
 }

@@ -1,18 +1,18 @@
 /*
- * Handles: small numbers that the program holds for its pending tensors. The low half is a record,
- * the high half counts how often the record was used, so a handle that was ended is recognised.
+ * Handles: numbers that the program holds for its pending tensors. The low half is the index of a
+ * record. The high half counts the uses of the record, so a handle that has ended is recognised.
  *
  * Records are added under mu and never move, so a handle is looked up without a lock. The entry's
- * claim then says whether the handle still stands for it. Most waits are for a tensor that has
- * ended simply; they end by one exchange of the claim, slot entry -> 0, which succeeds once. All
- * others are ended under mu. Neither can end what the other one has:
+ * claim then shows whether the handle is still valid for it. Most waits are for tensors that have
+ * ended simply. They end by one exchange of a slot entry's claim, handle -> 0, which succeeds once.
+ * All other waits end under mu. Neither way can end a wait that the other has ended:
  *
- *     pending ──(owner, mu: nobody registered)──> simple ──(any thread: exchange)──> idle
- *        │                                            └─────(mu: exchange)──────────> idle
+ *     pending ──(owner, mu: no waiter registered)──> simple ──(any thread: exchange)──> idle
+ *        │                                             └──────(mu: exchange)──────────> idle
  *        └──(owner, mu: a waiter is registered, or there is a result)──> ended ──(mu)──> idle
  *
- * A waiter registers under mu and only while the tensor is pending, so the progress owner, which
- * holds mu as well, sees it and wakes it.
+ * A waiter registers under mu and only while the tensor is pending. The progress owner also holds
+ * mu when it publishes the end, so it finds the waiter and wakes it.
  */
 #include "worker/engine/state/handles.h"
 
@@ -23,11 +23,11 @@
 
 struct hvd_handle_record {
     struct hvd_entry *_Atomic entry; /* NULL: free */
-    uint32_t generation;             /* of its last handle, while it is free */
+    uint32_t generation;             /* of its last handle, while the record is free */
     uint32_t next_free;              /* index + 1; 0: none */
 };
 
-/* The record of an index from 1 on, which may be anything; NULL when there is none. */
+/* Returns the record of any index; NULL when there is none. Indices start at 1. */
 static struct hvd_handle_record *record_at(const struct hvd_handles *h, uint32_t index)
 {
     const uint32_t at = index - 1 + FIRST_CHUNK; /* chunk k begins at 16 << k */
@@ -66,7 +66,7 @@ static int64_t make_handle(uint32_t generation, uint32_t index)
     return (int64_t)(generation & INT32_MAX) << 32 | index;
 }
 
-/* Who sees the claim sees that the tensor is pending. */
+/* A thread that reads the claim also reads that the tensor is pending. */
 static void begin(struct hvd_entry *entry, int64_t claim)
 {
     atomic_store_explicit(&entry->end, HVD_ENTRY_PENDING, memory_order_relaxed);
@@ -95,7 +95,7 @@ void hvd_handles_renew(struct hvd_entry *entry)
     begin(entry, entry->handle);
 }
 
-/* The entry that the handle was given to, perhaps long ago. */
+/* Returns the entry to which the record's handles belong, even if this handle has ended. */
 static struct hvd_entry *look_up(const struct hvd_handles *h, int64_t handle)
 {
     struct hvd_handle_record *record = handle > 0 ? record_at(h, (uint32_t)handle) : NULL;
@@ -118,7 +118,7 @@ bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle)
     struct hvd_entry *entry = look_up(h, handle);
     int64_t claim = handle;
 
-    /* The claim first: see begin. */
+    /* Read the claim first: see begin. */
     return entry && atomic_load_explicit(&entry->claim, memory_order_acquire) == handle &&
            atomic_load_explicit(&entry->end, memory_order_acquire) == HVD_ENTRY_SIMPLE &&
            atomic_compare_exchange_strong_explicit(&entry->claim, &claim, 0, memory_order_acq_rel,
@@ -132,7 +132,7 @@ bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_transient
     *is_transient = claim == (handle | HVD_TRANSIENT);
     if (claim != handle && !*is_transient)
         return false;
-    /* Only where a slot entry has ended simply may somebody without mu be faster. */
+    /* Another thread can be faster without mu only if a slot entry has ended simply. */
     if (!*is_transient &&
         atomic_load_explicit(&entry->end, memory_order_relaxed) == HVD_ENTRY_SIMPLE)
         return atomic_compare_exchange_strong(&entry->claim, &claim, 0);

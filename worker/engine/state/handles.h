@@ -6,38 +6,38 @@
 #include "worker/engine/state/entry.h"
 
 /*
- * Handles of tensors. Caller holds mu where nothing else is said.
+ * Handles of tensors. The caller holds mu, unless the comment states otherwise.
  */
 
 #define HVD_HANDLE_CHUNKS 26
 
-/* Handles to entries; a handle holds a generation, so that an old one is not taken for a new one.
- * The records lie in chunks that stay where they are, each twice as large as the one before. */
+/* Handles to entries. A handle contains a generation, so that an old handle is not taken for a
+ * new one. The records are in chunks that never move; each is twice as large as the one before. */
 struct hvd_handles {
     struct hvd_handle_record *_Atomic chunks[HVD_HANDLE_CHUNKS]; /* owned */
     uint32_t n_records;
     uint32_t first_free; /* index + 1; 0: none */
 };
 
-/* Gives the entry a handle (entry->handle) and a claim, transient. HVD_ERR_NOMEM. */
+/* Gives the entry a handle (entry->handle) and a transient claim. HVD_ERR_NOMEM. */
 hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry);
 
 /* Gives an idle slot entry its next handle. */
 void hvd_handles_renew(struct hvd_entry *entry);
 
-/* The entry of a handle; NULL when it is not one of ours or its wait has ended. Any thread, without
- * mu: the entry may have ended before the caller looks at it. */
+/* Returns the entry of a handle; NULL when the handle is unknown or its wait has ended. Any
+ * thread, without mu: the entry's wait may end before the caller reads the entry. */
 struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle);
 
-/* Ends the wait of a slot entry that has ended simply; whether it was that, and nobody else did so
- * before. Any thread, without mu. */
+/* Ends the wait of a slot entry that has ended simply. False when it has not, or when another
+ * thread has ended the wait. Any thread, without mu. */
 bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle);
 
-/* Ends the wait of an entry that has ended; false when somebody else has done so. *is_transient:
- * whether the entry has to go to the pool. */
+/* Ends the wait of an entry that has ended; false when another thread has done so. *is_transient
+ * becomes whether the entry must return to the pool. */
 bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_transient);
 
-/* Forgets the entry; its handle is unknown from then on. */
+/* Forgets the entry; its handle is unknown afterwards. */
 void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry);
 
 /* Frees the table, not the entries. */

@@ -1,12 +1,12 @@
 /*
- * What telemetry hears of cached tensors. The timeline hears of many at once, by their slots: one
- * event and one reading of the clock for a message, a plan or a collective, whatever the number of
- * tensors. The flight recorder, which is for the last events before a failure, hears of each. The
- * progress owner's.
+ * Trace events of cached tensors. The timeline gets many at once, by their slots. A message, plan
+ * or collective needs one event and one reading of the clock, whatever the number of tensors. The
+ * flight recorder is for the last events before a failure, and gets one for each tensor. Runs in
+ * the progress owner.
  */
 #include "worker/engine/state/slot_trace.h"
 
-#define WORDS 64 /* handed over at once */
+#define WORDS 64 /* maximum number of words in one report */
 
 static bool is_own(const struct hvd_request *request)
 {
@@ -50,7 +50,8 @@ void hvd_slot_trace_requested(struct hvd_engine *e, struct hvd_set *set, const u
                 .kind = HVD_EVENT_REQUESTED, .set = set->id, .n_words = n_words, .words = words});
 }
 
-/* The slots of a word that the message means: who sent it may not have known the last plans. */
+/* Returns the slots of a word that still have the meaning which the message's epoch gave them.
+ * Its sender may not have had the latest plans. */
 static uint64_t meant(const struct hvd_set *set, const struct hvd_reader *bits, uint32_t w)
 {
     uint64_t word = hvd_message_word(bits, w);
@@ -64,7 +65,7 @@ static uint64_t meant(const struct hvd_set *set, const struct hvd_reader *bits, 
     return word;
 }
 
-/* For the recorder. */
+/* Reports each slot to the recorder. */
 static void trace_each_ready(const struct hvd_engine *e, const struct hvd_set *set, int rank,
                              uint32_t w, uint64_t word)
 {

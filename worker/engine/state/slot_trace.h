@@ -4,28 +4,29 @@
 #include "worker/engine/state/state.h"
 
 /*
- * What the timeline and the recorder hear of cached tensors. Caller is the progress owner.
+ * Trace events of cached tensors, for timeline and recorder. Only the progress owner calls these
+ * functions.
  */
 
-/* A tensor is in a slot from now on. */
+/* Reports that a tensor got a slot. */
 void hvd_slot_trace_put(struct hvd_engine *e, struct hvd_set *set,
                         const struct hvd_cache_slot *slot);
 
-/* Cached tensors were requested here. */
+/* Reports that cached tensors were requested here. */
 void hvd_slot_trace_requested(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
                               uint32_t n_words);
 
-/* The coordinator has heard that a rank of the job requests cached tensors. */
+/* Reports on the coordinator that a rank of the job has requested cached tensors. */
 void hvd_slot_trace_ready(struct hvd_engine *e, struct hvd_set *set, int rank,
                           const struct hvd_reader *bits);
 
-/* A cached tensor has ended. */
+/* Reports that a cached tensor has ended. */
 void hvd_slot_trace_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status);
 
-/* Whether there is a timeline to tell; it knows the slots then. */
+/* Whether there is a timeline; reports the slots to a new one first. */
 bool hvd_slot_trace_is_drawn(struct hvd_engine *e, struct hvd_set *set);
 
-/* What telemetry is on: HVD_TELEMETRY_ bits. */
+/* Returns the enabled parts of telemetry, as HVD_TELEMETRY_ bits. */
 static inline unsigned hvd_slot_trace_on(const struct hvd_engine *e)
 {
     return e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;

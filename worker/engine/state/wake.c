@@ -1,5 +1,5 @@
 /*
- * Waking the progress owner, whoever that is, and who may become it.
+ * Wakes the progress owner, and decides which threads may become it.
  */
 #include "worker/engine/state/wake.h"
 
@@ -16,7 +16,7 @@ void hvd_wake_refuse(struct hvd_strview name, struct hvd_err *err)
                 name.len > 200 ? 200 : (int)name.len, name.data);
 }
 
-/* Ends the progress owner's sleep if it sleeps. Holds mu. */
+/* Wakes the progress owner if it sleeps. Holds mu. */
 void hvd_wake_sleeper(struct hvd_engine *e)
 {
     if (e->locked.sleeper)

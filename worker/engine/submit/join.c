@@ -1,16 +1,18 @@
 /*
- * A rank that joins does so in every process set that it is in: nothing can be submitted here until
- * the join is done, so the other members of its sets wait for it as well. Its part in each set but
- * the first is an entry of the library's own; the program's join is done with the last of them.
+ * A rank that joins does so in every process set of which it is a member. It cannot submit anything
+ * until the join has ended, so the other members of its sets would wait for it as well. Its part in
+ * each set except the first is an entry of the library's own. The program's join ends with the last
+ * of these parts.
  *
- * All members of a set join where all ranks do, so the parts end whenever the join does. What is
- * submitted to a set after the join of one of its members gets zeros or an error, as in the job.
+ * When all ranks join, so do all members of each set, and the parts end whenever the join does. A
+ * tensor that is submitted to a set after the join of a member gets zeros or an error, as in the
+ * job.
  */
 #include "worker/engine/submit/join.h"
 
 #include <string.h>
 
-/* An entry for this rank's part in the set, in its table; NULL when out of memory. Holds mu. */
+/* Adds an entry for this rank's part to the set's table; NULL when out of memory. Holds mu. */
 static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *join)
 {
     const struct hvd_strview name = join->request.name;
@@ -40,7 +42,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     return part;
 }
 
-/* Requested behind everything that was submitted to the set. Holds mu. */
+/* Queues the part after all submissions to the set. Holds mu. */
 static void queue_part(struct hvd_engine *e, struct hvd_entry *part)
 {
     part->set->locked.is_join_pending = true;
@@ -49,7 +51,7 @@ static void queue_part(struct hvd_engine *e, struct hvd_entry *part)
     hvd_add(&e->n_queued, 1);
 }
 
-/* Whether the set waits for this rank, and does not know yet that it joins. */
+/* Whether the set waits for this rank and has no part of the join yet. */
 static bool is_concerned(const struct hvd_engine *e, const struct hvd_set *set)
 {
     return set && set->self.size > 1 && !set->locked.is_ended && !set->locked.is_join_pending &&

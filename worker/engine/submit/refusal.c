@@ -1,20 +1,19 @@
 /*
- * Tensors that this rank did not take from its program, for the ranks that did: they would wait for
- * it for ever. A refusal is requested by name like a tensor, with the reason, and so it fails on
- * every rank once all have requested the name or refused it. Here nobody waits for it.
+ * Tensors that this rank refused while other ranks may have accepted them, and would wait for it
+ * forever. A refusal is requested by name like a tensor, with the reason. So the tensor fails on
+ * every rank once all have requested or refused it. No thread here waits for a refusal.
  *
- * What follows under the same name lines up behind: each call of the program, refused or not, then
- * stands for one call of every other rank, whoever is early.
+ * Later calls of the program under the same name line up behind the refusal. So each call, refused
+ * or not, corresponds to one call of every other rank, whichever rank is early.
  *
- *     refused ─> refused again (counted) ─> submitted well (behind) ─> requested when its turn
- * comes
+ *     refused ─> refused again (counted) ─> submitted (behind) ─> requested in its turn
  *
- * Of a group whose tensors are named after it (core/group_name.h) the head alone is refused, for
- * all of it; and all of the next group of that name lines up behind, as a rank that requested a
- * part of it already could not be told from one whose group before had such tensors.
+ * Of a group whose tensors are named after it (core/group_name.h) only the head is refused, for the
+ * whole group. All tensors of the next group of that name line up behind it. If this rank requested
+ * some of them before, they would look like tensors of the refused group.
  *
- * Nothing is announced that cannot keep anybody waiting, see engine.h. Where there is no memory for
- * it, or for a join, the job ends, which takes none.
+ * A refusal that cannot keep any rank waiting is not announced, see engine.h. If there is no memory
+ * for a refusal, or for a join, the job ends, which needs none.
  */
 #include "worker/engine/submit/refusal.h"
 
@@ -25,11 +24,11 @@
 #include "worker/core/group_name.h"
 #include "worker/engine/state/wake.h"
 
-#define GROUP_DIGITS_MAX 9 /* in a name, of the number of a group */
-#define REFUSALS_MAX 65536 /* not answered, of a set; more are a program that nobody follows */
+#define GROUP_DIGITS_MAX 9 /* digits of a group's size in a name */
+#define REFUSALS_MAX 65536 /* unanswered refusals of a set; later ones are not announced */
 
-/* What is pending by the name of the head of the name's group; NULL when it is of no group, or the
- * head itself. Holds mu. */
+/* Returns the pending entry of the head of the name's group. NULL when the name is in no group
+ * or is the head itself. Holds mu. */
 static struct hvd_entry *find_head(const struct hvd_set *set, struct hvd_strview name)
 {
     char text[HVD_NAME_MAX + 1];
@@ -56,7 +55,7 @@ struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview
     return is_refused(entry) ? entry : NULL;
 }
 
-/* Whether the entry has the name of the refusal, and is not another one of its group. */
+/* Whether the entry has the refused name, and is not another tensor of its group. */
 static bool is_of_name(const struct hvd_entry *refused, const struct hvd_entry *entry)
 {
     return hvd_strview_same(hvd_group_name_key(refused->request.name),
@@ -105,7 +104,7 @@ struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd
     return hvd_strview_of(text);
 }
 
-/* An entry that holds the refusal, in the table; NULL when out of memory. Holds mu. */
+/* Adds an entry with the refusal to the table; NULL when out of memory. Holds mu. */
 static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
                                      const struct hvd_refused *refused)
 {
@@ -147,7 +146,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     return entry;
 }
 
-/* To be requested at once. Holds mu. */
+/* Queues an entry to be requested at once. Holds mu. */
 static void queue(struct hvd_engine *e, struct hvd_entry *entry)
 {
     entry->is_listed = true;
@@ -156,7 +155,7 @@ static void queue(struct hvd_engine *e, struct hvd_entry *entry)
     atomic_store(&e->is_urgent, true);
 }
 
-/* Lets go of a refusal. Holds mu. */
+/* Frees a refusal. Holds mu. */
 static void let_go(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry)
 {
     hvd_entry_refusal_destroy(entry->refusal);
@@ -166,13 +165,13 @@ static void let_go(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *
     hvd_entry_put(e, entry);
 }
 
-/* One more of a name whose refusal is not answered. Of many reasons the last is told, or where
- * there is no memory for it the one before. Holds mu. */
+/* Counts another refusal of a name whose refusal is unanswered. Of many reasons, the last one is
+ * announced; without memory for it, the one before. Holds mu. */
 static void refuse_again(struct hvd_refusal *refusal, const struct hvd_refused *refused)
 {
     struct hvd_group_name group;
 
-    if (refusal->behind) /* which is what the others wait for */
+    if (refusal->behind) /* the others wait for that submission */
         return;
     refusal->n_again++;
     char *copy = hvd_strdup(refused->reason);
@@ -184,7 +183,7 @@ static void refuse_again(struct hvd_refusal *refusal, const struct hvd_refused *
         refusal->last_n = group.n;
 }
 
-/* A head has the number of its group in its name, for which there is room. */
+/* Writes the size of the group into the name of a head, if there is room. */
 static void rename_head(struct hvd_entry *entry, uint32_t n)
 {
     char text[HVD_NAME_MAX + 1];
@@ -200,7 +199,7 @@ static void rename_head(struct hvd_entry *entry, uint32_t n)
     entry->request.name.len = name.len;
 }
 
-/* The next of them is to be told. Holds mu. */
+/* Prepares the next refusal of the name. Holds mu. */
 static void take_again(struct hvd_entry *entry)
 {
     struct hvd_refusal *refusal = entry->refusal;
@@ -214,7 +213,7 @@ static void take_again(struct hvd_entry *entry)
     rename_head(entry, refusal->last_n);
 }
 
-/* Whether the name is of a group for which the head is refused. */
+/* Whether the name is in a group for which the head is refused. */
 static bool is_refused_by_head(struct hvd_strview name)
 {
     struct hvd_group_name group;
@@ -233,7 +232,7 @@ static bool is_awaited(const struct hvd_engine *e, const struct hvd_set *set,
            set->locked.n_refusals < REFUSALS_MAX;
 }
 
-/* Whether the name is pending: that is what the others wait for. Holds mu. */
+/* Whether the name is pending, so that the others wait for that tensor. Holds mu. */
 static bool is_pending(const struct hvd_set *set, struct hvd_strview name)
 {
     const struct hvd_cache_slot *slot = hvd_cache_find(set->locked.cache, name);
@@ -263,9 +262,8 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
     pthread_mutex_unlock(&e->mu);
 }
 
-/* What has lined up is requested now; the status of those before it, or that it cannot be. Holds
- * mu.
- */
+/* Queues an entry that has lined up. Returns `before` if that is a failure, else whether the
+ * entry could be queued. Holds mu. */
 static hvd_status_t release(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                             hvd_status_t before, struct hvd_err *err)
 {

@@ -3,28 +3,30 @@
 
 #include "worker/engine/state/state.h"
 
-/* The refusal that has to be answered before the name is requested: that of the name, or of the
- * head of its group. NULL when there is none. mu. */
+/* Returns the refusal that must be answered before the name is requested: that of the name, or
+ * of its group's head. NULL when there is none. mu. */
 struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview name);
 
-/* Lines an entry up behind a refusal that hvd_refusal_find has given. False when one of that name
+/* Lines an entry up behind a refusal from hvd_refusal_find. False when an entry of that name
  * waits there already. mu. */
 bool hvd_refusal_follow(struct hvd_entry *refused, struct hvd_entry *entry);
 
-/* Takes an entry back that has lined up behind a refusal. mu. */
+/* Removes an entry that has lined up behind a refusal. mu. */
 void hvd_refusal_unfollow(struct hvd_entry *entry);
 
-/* What the others are told: rank, tensor and reason, into text. Caller is the progress owner. */
+/* Writes the text for the other ranks: rank, tensor and reason. Only the progress owner calls
+ * this. */
 struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd_entry *entry,
                                     char *text, size_t size);
 
-/* All ranks have requested the name, or refused it, and it has failed for all: the next refusal of
- * the name goes out, or what was submitted behind. The entry is off the table since mu was taken:
- * in between the program could use its name. HVD_ERR_NOMEM. Holds mu. */
+/* Handles a refusal after all ranks have requested or refused the name, which has failed on all.
+ * Queues the next refusal of the name, or the submission behind it. The caller has taken the entry
+ * off the table under the same lock of mu, since the program could otherwise use its name
+ * meanwhile. HVD_ERR_NOMEM. Holds mu. */
 hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
                                   struct hvd_entry *entry, struct hvd_err *err);
 
-/* The set has ended: nobody asks any more. What was submitted behind ends with the text. mu. */
+/* Drops a refusal because the set has ended. The submissions behind it end with the text. mu. */
 void hvd_refusal_drop(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                       const char *text);
 

@@ -1,8 +1,7 @@
 /*
- * Taking tensors in, from any thread, under mu. A tensor that is cached is requested by a bit; its
- * entry lies ready in its slot. Programs submit the same tensors in much the same order each time:
- * each slot remembers which one followed it last, so the next tensor is expected before it comes,
- * and only has to be compared.
+ * Accepts tensors, from any thread, under mu. A cached tensor is requested by a bit, and its entry
+ * is ready in its slot. Programs submit the same tensors in a similar order each time. So each slot
+ * records its last follower, and the next tensor is expected and only has to be compared.
  */
 #include "worker/engine/engine.h"
 
@@ -56,7 +55,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
     return HVD_OK;
 }
 
-/* The slot that stands for exactly this tensor, in a group of that size; NULL when none does. */
+/* Returns the slot if it is for exactly this tensor, in a group of that size; else NULL. */
 static struct hvd_cache_slot *matching_slot(struct hvd_cache_slot *slot,
                                             const struct hvd_request *req)
 {
@@ -66,7 +65,7 @@ static struct hvd_cache_slot *matching_slot(struct hvd_cache_slot *slot,
     return slot;
 }
 
-/* The slot that is expected next, a guess; NULL when there is none. Holds mu. */
+/* Returns the slot that is expected next, which is a guess; NULL when there is none. Holds mu. */
 static struct hvd_cache_slot *expected_slot(const struct hvd_set *set)
 {
     const struct hvd_cache_slot *last = hvd_cache_at(set->locked.cache, set->locked.last);
@@ -74,7 +73,7 @@ static struct hvd_cache_slot *expected_slot(const struct hvd_set *set)
     return last ? hvd_cache_at(set->locked.cache, last->follower) : NULL;
 }
 
-/* The slot was submitted behind the last one. Holds mu. */
+/* Records that the slot was submitted after the last one. Holds mu. */
 static void learn_order(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     struct hvd_cache_slot *last = hvd_cache_at(set->locked.cache, set->locked.last);
@@ -84,8 +83,8 @@ static void learn_order(struct hvd_set *set, const struct hvd_cache_slot *slot)
     set->locked.last = slot->index;
 }
 
-/* Takes a tensor in whose name was refused just before: it is requested once that is answered, so
- * that each submission here stands for one of the others. Holds mu. */
+/* Accepts a tensor whose name was refused before. It is requested once that is answered, so that
+ * each submission here corresponds to one of the other ranks. Holds mu. */
 static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submission *s,
                                   struct hvd_entry *refused, struct hvd_entry **out,
                                   struct hvd_err *err)
@@ -104,7 +103,7 @@ static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submiss
     return HVD_OK;
 }
 
-/* Takes one tensor in, by its slot where it has one. Holds mu. */
+/* Accepts one tensor, by its slot if it has one. Holds mu. */
 static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
                            struct hvd_entry **out, struct hvd_err *err)
 {
@@ -140,7 +139,7 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
     return HVD_OK;
 }
 
-/* Takes back what accept did. Holds mu. */
+/* Reverts accept. Holds mu. */
 static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
 {
     bool is_transient = false;
@@ -155,8 +154,8 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     hvd_entry_recycle(e, entry, is_transient);
 }
 
-/* One more tensor is queued, of that many bytes. What is waited for at once needs no clock: it is
- * due. Holds mu. */
+/* Counts another queued tensor of that many bytes. A tensor whose thread waits at once is due,
+ * so it needs no reading of the clock. Holds mu. */
 static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now)
 {
     e->locked.queued_bytes += bytes;
@@ -169,7 +168,7 @@ static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now
     hvd_add(&e->n_queued, 1);
 }
 
-/* Requests the slot by its bit. Holds mu. */
+/* Queues the slot to be requested by its bit. Holds mu. */
 static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     const uint32_t word = slot->index / 64;
@@ -179,14 +178,14 @@ static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
         set->locked.n_queued_words = word + 1;
 }
 
-/* The tensor is on its way from here on. Holds mu. */
+/* Queues an accepted tensor. Holds mu. */
 static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waited_now)
 {
     const struct hvd_cache_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
     const size_t width = hvd_dtype_size((int)entry->request.dtype);
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
-        entry->count = 0; /* found out when it moves */
+        entry->count = 0; /* the movement of the tensor reports this */
     if (entry->is_behind) {
         hvd_add(&e->n_outstanding, 1);
         hvd_add(&e->n_submitted, 1);
@@ -209,12 +208,12 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
     hvd_entry_list_add(&entry->set->locked.queue, entry);
 }
 
-/* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
+/* Wakes the thread that must process the submission, unless it will look soon anyway. Holds mu. */
 static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 {
     const bool is_full = hvd_engine_is_full(e);
 
-    /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
+    /* A progress owner that sleeps in the transport must learn when the new batch is due. */
     const bool must_receive = is_full || (e->locked.is_asleep && e->locked.is_new_batch) ||
                               atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
 
@@ -224,7 +223,7 @@ static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
         hvd_wake_owner(e);
 }
 
-/* --- The tensor that was expected ------------------------------------------------------------- */
+/* --- Expected tensors ------------------------------------------------------------------------- */
 
 /* Whether input and output are memory that an allreduce of so many bytes may use. */
 static bool is_memory_good(const void *input, const void *output, size_t bytes)
@@ -235,7 +234,7 @@ static bool is_memory_good(const void *input, const void *output, size_t bytes)
     return input && output && (from == to || (from < to ? to - from : from - to) >= bytes);
 }
 
-/* Whether the description requests what the slot stands for. The slot's request is a legal one. */
+/* Whether the description matches the slot's request, which is a legal one. */
 static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_described *d)
 {
     const struct hvd_request *req = &slot->request;
@@ -251,8 +250,7 @@ static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_des
     return strcmp(req->name.data, d->name) == 0;
 }
 
-/* What is looked at for the tensor after this one is on its way into the cache by then. Holds mu.
- */
+/* Prefetches the data for the tensor after this one. Holds mu. */
 static void fetch_ahead(const struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     const struct hvd_cache_slot *next = hvd_cache_at(set->locked.cache, slot->follower);
@@ -264,7 +262,7 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_cache_slot *
     __builtin_prefetch(next + 1, 0); /* the name */
 }
 
-/* Whether the set takes what is expected. Holds mu. */
+/* Whether the set accepts expected tensors. Holds mu. */
 static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_waited_now)
 {
     return set && !set->locked.is_ended && !set->locked.is_join_pending &&
@@ -273,8 +271,8 @@ static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_wai
            !e->locked.infos[set->id].is_removed && (!is_waited_now || hvd_wake_may_own(e));
 }
 
-/* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.
- */
+/* Whether the description is for the slot (which may be NULL) and the slot's entry is idle.
+ * Holds mu. */
 static bool is_expected(const struct hvd_set *set, const struct hvd_cache_slot *slot,
                         const struct hvd_described *d)
 {
@@ -286,14 +284,14 @@ static bool is_expected(const struct hvd_set *set, const struct hvd_cache_slot *
            atomic_load_explicit(&slot_entry->claim, memory_order_acquire) == 0;
 }
 
-/* What the program has of a submitted entry: nobody waits for one with a completion, which may end
- * as soon as mu is free. Holds mu. */
+/* Returns the program's handle of a submitted entry. An entry with a completion gets none: no
+ * thread waits for it, and it may end as soon as mu is free. Holds mu. */
 static int64_t handle_of(const struct hvd_entry *entry)
 {
     return entry->has_completion ? 0 : entry->handle;
 }
 
-/* Submits what the slot is for; the handle. Holds mu. */
+/* Submits the slot's tensor and returns its handle. Holds mu. */
 static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_cache_slot *slot,
                              const struct hvd_described *d)
 {
@@ -330,8 +328,8 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
     return is_taken;
 }
 
-/* Whether the slots from this one on, each behind the one before, are one group of the n that are
- * described, beginning with d[first]. Holds mu. */
+/* Whether the chain of followers from this slot on is one group with the n described tensors,
+ * beginning with d[first]. Holds mu. */
 static bool is_expected_group(const struct hvd_set *set, const struct hvd_cache_slot *slot,
                               const struct hvd_described *d, uint32_t n, uint32_t first)
 {
@@ -351,7 +349,7 @@ bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_des
     pthread_mutex_lock(&e->mu);
     struct hvd_set *set = hvd_set_find(e, d[0].set);
     struct hvd_cache_slot *slot = is_open(e, set, d[0].is_waited_now) ? expected_slot(set) : NULL;
-    /* The head, where there is one, comes last: enqueue_group. */
+    /* A head is submitted last (enqueue_group), so the chain may begin with the second tensor. */
     const uint32_t first = slot && is_expected(set, slot, &d[0]) ? 0 : 1;
     const bool is_taken = is_expected_group(set, slot, d, n, first);
     for (uint32_t k = 0; is_taken && slot && k < n; k++) {
@@ -366,7 +364,7 @@ bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_des
     return is_taken;
 }
 
-/* --- Any tensor ------------------------------------------------------------------------------- */
+/* --- All tensors ------------------------------------------------------------------------------ */
 
 hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
                                int64_t *handle, struct hvd_err *err)
@@ -388,7 +386,7 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
     return st;
 }
 
-/* A group is requested by bits only when its tensors are the very group that was cached. */
+/* Whether the tensors are exactly a cached group; otherwise they cannot be requested by bits. */
 static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -397,7 +395,7 @@ static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
     return true;
 }
 
-/* Requests all of a group by name. Holds mu. */
+/* Makes all tensors of a group be requested by name. Holds mu. */
 static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
@@ -415,8 +413,8 @@ static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, 
     return st;
 }
 
-/* Gives the tensors of a group the number by which all ranks know it. They keep it while they are
- * cached as this group, which is one of so many tensors. Holds mu. */
+/* Gives the tensors of a group its number, which is the same on all ranks. They keep it while
+ * they are cached as this group, whose size is part of the number. Holds mu. */
 static void number_group(struct hvd_entry *const *entries, uint32_t n)
 {
     uint64_t sum = 0;
@@ -434,7 +432,7 @@ static void number_group(struct hvd_entry *const *entries, uint32_t n)
     }
 }
 
-/* All of a group, or nothing. Holds mu. */
+/* Accepts all tensors of a group, or none. Holds mu. */
 static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submission *submissions,
                                  uint32_t n, struct hvd_entry **entries, struct hvd_err *err)
 {
@@ -461,7 +459,8 @@ static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submissi
     return HVD_OK;
 }
 
-/* Its head last: whoever knows the head of a group knows the rest of it. Holds mu. */
+/* Queues a group, with its head last: a node that has the request for the head then has those
+ * for all. Holds mu. */
 static void enqueue_group(struct hvd_engine *e, struct hvd_entry *const *entries, uint32_t n,
                           bool is_waited_now)
 {

@@ -1,9 +1,9 @@
 /*
- * The step function: everything one rank does to get its tensors reduced, a bit at a time, without
- * ever blocking. One thread at a time runs it (see progress_owner.c); it takes mu only to fetch
- * what was submitted and to publish what is done.
+ * The step function: all work that one rank does for its tensors, a part at a time, and never
+ * blocking. One thread at a time runs it (see progress_owner.c). It takes mu only to fetch
+ * submissions and to publish results.
  *
- *   queue ─> bits, requests ─> coordinator ─> plan ─> exec_plan ─> todo ─> moving ─> done
+ *     queue ─> bits, requests ─> coordinator ─> plan ─> exec_plan ─> todo ─> moving ─> done
  */
 #include "worker/engine/wait/progress.h"
 
@@ -31,7 +31,7 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
 
 static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
-    /* how long tensors wait is told in seconds, and this is done in every step */
+    /* stall times are in seconds and every step reads it, so a coarse clock is best */
     const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_engine_coarse_now_ns() : 0;
     hvd_status_t st = e->own.n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
 
@@ -61,7 +61,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     return st;
 }
 
-/* Whether everything that was agreed is done, in sets that are closed. */
+/* Whether all agreed tensors have finished and all sets have ended. */
 static bool is_quiet(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++) {

@@ -4,10 +4,10 @@
 #include "worker/engine/state/state.h"
 
 /*
- * Caller is the progress owner, without mu.
+ * Only the progress owner calls this function, without mu.
  */
 
-/* Does what can be done now; whether anything happened. */
+/* Does the work that is possible now; returns whether anything happened. */
 bool hvd_progress_step(struct hvd_engine *e);
 
 #endif

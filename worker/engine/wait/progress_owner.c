@@ -1,18 +1,20 @@
 /*
- * Who drives, and how long it looks before it sleeps. At most one thread is the progress owner; the
- * right to drive passes through mu, so the progress owner's part of the engine needs no lock of its
- * own. A waiting thread goes before the background thread, which gives way as soon as somebody
- * waits.
+ * Decides which thread makes progress, and how long it polls before it sleeps. At most one thread
+ * is the progress owner. The role changes hands under mu, so the progress owner's part of the
+ * engine needs no lock of its own. A waiting thread has priority over the background thread, which
+ * gives way to it.
  *
- * A progress owner that found nothing to do looks again: at once for a short while, then letting
- * others run, then it sleeps. MPI wakes nobody, so with MPI it sleeps from 50 us up to the cycle
- * time; over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
+ * A progress owner without work polls again: at once for a short while, then with yields, and then
+ * with sleeps. MPI cannot wake it, so with MPI it sleeps from 50 us up to the cycle time. Over
+ * shared memory it sleeps until a peer wakes it. Any thread with new work wakes it from that sleep.
  *
- * With nothing outstanding here the background sleeps until it is called, 10 ms after the last
- * submission. A rank that receives for others sleeps in the transport then, as the progress owner:
- * without end where peers wake it, else from idle_poll_ns up to a second, which is how late it may
- * be for another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank
- * looks a few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
+ * With nothing outstanding here, the background thread sleeps until it is signalled, 10 ms after
+ * the last submission. On a rank that receives for others it then sleeps in the transport, as the
+ * progress owner. That sleep has no limit if peers wake it. Otherwise it is from idle_poll_ns up to
+ * a second, which may delay another rank's shutdown or a stall warning.
+ *
+ * With stall warnings, every idle rank checks for probes a few times in the warning time
+ * (core/heartbeat.h).
  */
 #include "worker/engine/wait/progress_owner.h"
 
@@ -29,28 +31,26 @@
 #include "worker/engine/wait/progress.h"
 
 #define SPIN_STEPS 256
-#define FIRST_STEPS 65536 /* at most, without a look at the clock */
-#define BRIEF_STEPS 1024  /* at most, for who cannot stay */
-#define BRIEF_BYTES 16384 /* of all that would be reduced meanwhile */
+#define FIRST_STEPS 65536 /* maximum without reading the clock */
+#define BRIEF_STEPS 1024  /* maximum for a thread that cannot stay */
+#define BRIEF_BYTES 16384 /* maximum bytes of tensors for a brief wait */
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
-#define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
-#define LINGER_NS 10000000 /* after a submission, look for more so long without being called */
+#define SLEEP_WOKEN_NS 100000000 /* where peers wake: to check for stalls and lost ranks */
+#define LINGER_NS 10000000       /* after a submission, polls so long for more */
 #define LOOK_MAX_NS                                                                                \
-    1000000000 /* between two looks of an idle rank for what nobody wakes it for                   \
-                */
+    1000000000 /* longest time between two checks of an idle rank that no peer wakes for it */
 #define YIELD_MOVING_NS                                                                            \
-    100000000 /* while data moves, sleep only after so long without progress                       \
-               */
+    100000000 /* while data moves, the owner sleeps only after so long without progress */
 
-/* How long a progress owner has found nothing to do. */
+/* How long a progress owner has found no work. */
 struct backoff {
     unsigned n_idle;
     int64_t idle_since_ns;
     int64_t sleep_ns;
 };
 
-/* Whether the time is over. */
+/* Returns whether the wait timed out. */
 static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 {
     const struct timespec deadline = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
@@ -69,14 +69,14 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
                     : atomic_load_explicit(&e->is_over, memory_order_acquire);
 }
 
-/* Whether it has waited as long as it wants to. */
+/* Whether the waiter's time limit has passed. */
 static bool is_late(const struct hvd_waiter *w)
 {
     return w->deadline_ns > 0 && hvd_engine_now_ns() >= w->deadline_ns;
 }
 
-/* Whether fused operations are under way. Those of a rank that has joined are nobody's tensors
- * here, but other ranks wait for them. The progress owner's, or nobody drives. */
+/* Whether fused operations are active. On a joined rank they have no tensors of its own, but
+ * other ranks wait for them. Only for the progress owner, or when there is none. */
 static bool has_fused_ops(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
@@ -85,15 +85,16 @@ static bool has_fused_ops(const struct hvd_engine *e)
     return false;
 }
 
-/* Whether a stall has ended the job, and not all have left: who receives for others looks on. Holds
- * mu. */
+/* Whether a stall has ended the job and not all ranks have left. Then ranks that receive for
+ * others keep checking. Holds mu. */
 static bool is_leave_watched(const struct hvd_engine *e)
 {
     return e->locked.stalled_ns > 0 && !atomic_load(&e->is_over);
 }
 
-/* Waking costs: only when there is something to drive, or others to hear while nothing is. It
- * sleeps so that it has to be woken for that only where somebody else drove for long. Holds mu. */
+/* Wakes the background thread if there is work, or if it must receive for other ranks. Waking is
+ * costly; the thread sleeps so deeply that it needs this only after another thread was the progress
+ * owner for long. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
     if (e->locked.is_deep &&
@@ -102,7 +103,7 @@ static void wake_background(struct hvd_engine *e)
         pthread_cond_signal(&e->locked.background_cond);
 }
 
-/* Passes the right to drive on to a thread that waits, else to the background. Holds mu. */
+/* Passes the progress owner's role to a waiting thread, else to the background thread. Holds mu. */
 static void release_progress_owner(struct hvd_engine *e, const struct hvd_waiter *self)
 {
     e->locked.has_progress_owner = false;
@@ -119,7 +120,7 @@ static void release_progress_owner(struct hvd_engine *e, const struct hvd_waiter
     wake_background(e);
 }
 
-/* What is queued may wait so long for more to come; 0: it has waited enough, or nothing is queued.
+/* Returns how long queued tensors may still be held back; 0: they are due, or there are none.
  * Holds mu. */
 static int64_t hold_ns(const struct hvd_engine *e)
 {
@@ -131,7 +132,8 @@ static int64_t hold_ns(const struct hvd_engine *e)
     return ns > 0 ? ns : 0;
 }
 
-/* Whether there is anything to drive but what is held back. Nobody else drives. Holds mu. */
+/* Whether there is work besides tensors that are held back. There is no progress owner. Holds
+ * mu. */
 static bool has_work(const struct hvd_engine *e)
 {
     const size_t n_queued = atomic_load(&e->n_queued);
@@ -140,8 +142,8 @@ static bool has_work(const struct hvd_engine *e)
            has_fused_ops(e) || atomic_load(&e->has_lost_refusal);
 }
 
-/* Whether the transport wakes the progress owner for all that it waits for: a device wakes nobody.
- * The progress owner's. */
+/* Whether the transport wakes the progress owner for everything that it waits for. A device
+ * wakes no thread. The progress owner's. */
 static bool is_woken(const struct hvd_engine *e)
 {
     const struct hvd_transport_ops *ops = e->transport->ops;
@@ -149,8 +151,8 @@ static bool is_woken(const struct hvd_engine *e)
     return ops->listen && e->own.n_on_device == 0 && (!ops->wakes || ops->wakes(e->transport));
 }
 
-/* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
- * in between. listen comes before mu is: whoever brings work from then on sees is_asleep. */
+/* Sleeps until a peer or a thread wakes this one. Holds mu, but releases it during the sleep. It
+ * calls listen before that, so any thread with later work finds is_asleep set and wakes it. */
 static void sleep_in_transport(struct hvd_engine *e, int64_t ns)
 {
     struct hvd_transport *t = e->transport;
@@ -163,7 +165,7 @@ static void sleep_in_transport(struct hvd_engine *e, int64_t ns)
     e->locked.is_asleep = false;
 }
 
-/* Sleeps unless work came in; who brings work signals cond. Does not hold mu. */
+/* Sleeps unless there is new work; a thread with new work signals cond. Does not hold mu. */
 static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_background,
                            int64_t ns)
 {
@@ -177,7 +179,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
         hvd_telemetry_slept(e->options.telemetry);
         if (is_woken(e)) {
             sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
-        } else if (e->transport->ops->listen) { /* some peers wake, others do not */
+        } else if (e->transport->ops->listen) { /* only some peers wake it */
             sleep_in_transport(e, ns);
         } else {
             e->locked.sleeper = cond;
@@ -188,7 +190,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     pthread_mutex_unlock(&e->mu);
 }
 
-/* Whether data is on its way. The progress owner's. */
+/* Whether data is moving. The progress owner's. */
 static bool is_moving(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
@@ -197,7 +199,7 @@ static bool is_moving(const struct hvd_engine *e)
     return false;
 }
 
-/* What the progress owner does between two steps. */
+/* Waits between two steps of the progress owner. */
 static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
                      bool is_background)
 {
@@ -232,9 +234,9 @@ static void step_backing_off(struct hvd_engine *e, struct backoff *p, pthread_co
         back_off(e, p, cond, is_background);
 }
 
-/* Whether what is outstanding is as little as fits in some microseconds: this tensor alone, or what
- * was submitted since the last time somebody drove. Who has joined works for the tensors of others,
- * however large they are. Holds mu. */
+/* Whether the outstanding tensors are so small that they take some microseconds: this tensor
+ * alone, or those submitted since there was a progress owner. A joined rank works for others, on
+ * tensors of any size. Holds mu. */
 static bool is_little(const struct hvd_engine *e, const struct hvd_entry *entry)
 {
     const size_t n_outstanding = atomic_load_explicit(&e->n_outstanding, memory_order_relaxed);
@@ -258,7 +260,7 @@ bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *wai
         return false;
     e->locked.has_progress_owner = true;
     hvd_add(&e->n_waiters, 1);
-    hvd_request_send_take(e); /* while mu is at hand */
+    hvd_request_send_take(e); /* while mu is held */
     pthread_mutex_unlock(&e->mu);
     do
         n_idle = hvd_progress_step(e) ? 0 : n_idle + 1;
@@ -290,7 +292,7 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
             continue;
         }
         struct backoff backoff = {0};
-        unsigned n_steps = 0; /* others may make progress for ever, as tensors that end and begin */
+        unsigned n_steps = 0; /* other tensors may end and begin forever */
         e->locked.has_progress_owner = true;
         pthread_mutex_unlock(&e->mu);
         while (!is_waiter_done(e, waiter) &&
@@ -303,8 +305,8 @@ void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     while (*at != waiter)
         at = &(*at)->next;
     *at = waiter->next;
-    /* With the last waiter gone, what else is outstanding is the background's to drive. One that
-     * gave up may have been called to drive. */
+    /* After the last waiter, the background thread takes over the outstanding work. A waiter
+     * that gave up may have been signalled to take the role, so it passes the signal on. */
     const bool is_last = atomic_fetch_sub(&e->n_waiters, 1) == 1;
     if (e->locked.has_progress_owner)
         return;
@@ -326,7 +328,8 @@ bool hvd_progress_owner_once(struct hvd_engine *e)
     return progressed;
 }
 
-/* Drives until there is nothing to drive here or somebody else wants to. Holds mu in between. */
+/* Makes progress until there is no more work here, or another thread waits. Holds mu between
+ * steps. */
 static void drive_outstanding(struct hvd_engine *e)
 {
     struct backoff backoff = {0};
@@ -340,22 +343,22 @@ static void drive_outstanding(struct hvd_engine *e)
     release_progress_owner(e, NULL);
 }
 
-/* What the background remembers while it has nothing to do. */
+/* The state of the background thread between its sleeps. */
 struct rest {
-    unsigned long n_submitted; /* when it looked last */
+    unsigned long n_submitted; /* at the last check */
     int64_t linger_until_ns;
-    int64_t look_ns; /* how long it slept before it looked last; 0: not yet */
-    bool is_due;     /* to look for probes */
+    int64_t look_ns; /* length of the sleep before the last check; 0: none yet */
+    bool is_due;     /* it is time to check for probes */
 };
 
-/* Whether there is nothing for this rank to do, and nobody calls. Holds mu. */
+/* Whether this rank has no work and no thread needs the background thread. Holds mu. */
 static bool is_idle(const struct hvd_engine *e)
 {
     return atomic_load(&e->n_outstanding) == 0 && !e->locked.waiters &&
            !atomic_load(&e->is_leaving) && !e->locked.must_stop;
 }
 
-/* After a sleep without end. Holds mu. */
+/* Counts a wakeup without work. Holds mu. */
 static void count_wakeup(struct hvd_engine *e)
 {
     if (!is_idle(e))
@@ -364,7 +367,7 @@ static void count_wakeup(struct hvd_engine *e)
     hvd_telemetry_idled(e->options.telemetry);
 }
 
-/* Whether tensors of other ranks wait here, and may stall. The progress owner's. */
+/* Whether tensors of other ranks wait here and may stall. The progress owner's. */
 static bool has_waiting(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++) {
@@ -377,8 +380,8 @@ static bool has_waiting(const struct hvd_engine *e)
     return false;
 }
 
-/* How long an idle rank may sleep without a look for probes, or, after a stall, for ranks that do
- * not leave; -1: without end. Holds mu. */
+/* Returns how long an idle rank may sleep before it checks for probes or, after a stall, for
+ * ranks that do not leave; -1: no limit. Holds mu. */
 static int64_t probe_ns(const struct hvd_engine *e)
 {
     const int64_t warning_ns = e->options.stall_warning_ns;
@@ -390,7 +393,8 @@ static int64_t probe_ns(const struct hvd_engine *e)
     return e->locked.stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
 }
 
-/* How long the progress owner may sleep while other ranks may have something to say. */
+/* Returns how long the progress owner may sleep while other ranks may send messages; -1: no
+ * limit. */
 static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
 {
     const int64_t due_ns = e->options.stall_warning_ns / 8;
@@ -405,8 +409,8 @@ static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
     return due_ns > 0 && due_ns < rest->look_ns ? due_ns : rest->look_ns;
 }
 
-/* Sleeps, as the progress owner, until other ranks may have something to say. Nobody drives. Holds
- * mu, which is free in between. */
+/* Sleeps as the progress owner until other ranks may have sent messages. There must be no other
+ * progress owner. Holds mu, but releases it during the sleep. */
 static void listen_to_others(struct hvd_engine *e, struct rest *rest)
 {
     const int64_t ns = listen_ns(e, rest);
@@ -423,7 +427,7 @@ static void listen_to_others(struct hvd_engine *e, struct rest *rest)
     release_progress_owner(e, NULL);
 }
 
-/* Sleeps until there may be something to drive. listens: or something to hear. Holds mu. */
+/* Sleeps until there may be work. listens: or messages of other ranks. Holds mu. */
 static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
 {
     const unsigned long n_submitted = atomic_load(&e->n_submitted);
@@ -439,7 +443,7 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
         wait_for(&e->locked.background_cond, &e->mu, held_ns);
         return;
     }
-    /* A program in its loop submits again soon: looking is cheaper than being woken each time. */
+    /* A program in its loop submits again soon, and polling is cheaper than a wakeup each time. */
     if (e->options.cycle_ns > 0 && now_ns < rest->linger_until_ns) {
         wait_for(&e->locked.background_cond, &e->mu,
                  e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
@@ -475,7 +479,7 @@ void *hvd_progress_owner_background(void *arg)
         const bool looks =
             (!e->locked.is_ended || is_leave_watched(e)) && hvd_control_serves_others(e);
         if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
-            hvd_progress_owner_once(e)) /* leaves mu for a while: look again */
+            hvd_progress_owner_once(e)) /* it released mu for a while: check again */
             rest.look_ns = 0;
         rest.is_due = false;
         if (e->locked.must_stop ||

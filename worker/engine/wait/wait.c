@@ -1,5 +1,5 @@
 /*
- * Waiting for a tensor, and polling: any thread. Who waits makes progress meanwhile, see
+ * Waiting for a tensor, and polling; any thread. A waiting thread makes progress meanwhile, see
  * progress_owner.c.
  */
 #include "worker/engine/wait/wait.h"
@@ -21,13 +21,13 @@ int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
     pthread_mutex_lock(&e->mu);
     atomic_store(&e->is_urgent, true);
     hvd_progress_owner_once(e);
-    entry = hvd_handles_find(&e->locked.handles, handle); /* mu was free in between */
+    entry = hvd_handles_find(&e->locked.handles, handle); /* mu was released in between */
     int result = entry ? hvd_entry_is_done(entry) : -1;
     pthread_mutex_unlock(&e->mu);
     return result;
 }
 
-/* How the tensor ended, into the caller's hands. */
+/* Passes the result of the tensor to the caller. */
 static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *outcome,
                                 struct hvd_err *err)
 {
@@ -48,10 +48,9 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
     return HVD_OK;
 }
 
-/* --- Tensors that nobody waits for -------------------------------------------------------------
- */
+/* --- Completions ------------------------------------------------------------------------------ */
 
-/* Makes the call of an entry that has ended. Holds mu, which is free in between. */
+/* Calls the callback of an entry that has ended. Holds mu, but releases it during the call. */
 static void call_back(struct hvd_engine *e, struct hvd_entry *entry)
 {
     const struct hvd_completion completion = entry->completion;
@@ -61,7 +60,7 @@ static void call_back(struct hvd_engine *e, struct hvd_entry *entry)
 
     const hvd_status_t st = read_result(entry, &outcome, &why);
     (void)hvd_handles_end(entry, entry->handle, &is_transient);
-    hvd_entry_recycle(e, entry, is_transient); /* so the program may submit its name again */
+    hvd_entry_recycle(e, entry, is_transient); /* so that the program may submit the name again */
     pthread_mutex_unlock(&e->mu);
     completion.call(&completion, st, why.msg, outcome.output);
     pthread_mutex_lock(&e->mu);
@@ -80,10 +79,9 @@ bool hvd_wait_call_back(struct hvd_engine *e)
     return true;
 }
 
-/* --- Waiting ------------------------------------------------------------------------------------
- */
+/* --- Waiting ---------------------------------------------------------------------------------- */
 
-/* The entry, which this thread may wait for; NULL when it cannot be waited for. Holds mu. */
+/* Returns the entry if this thread may wait for it; else NULL. Holds mu. */
 static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_err *err)
 {
     struct hvd_entry *entry = hvd_handles_find(&e->locked.handles, handle);
@@ -101,7 +99,7 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
     return entry;
 }
 
-/* What is needed for sleeping, for a waiter that did without so far. Holds mu. */
+/* Waits with sleep, for a waiter that has managed without so far. Holds mu. */
 static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, int64_t timeout_ns,
                               struct hvd_err *err)
 {
@@ -116,13 +114,13 @@ static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, i
     return HVD_OK;
 }
 
-/* Waits until the entry is done, registered for it, or the time is over: HVD_INPROGRESS. Most
- * waits end without sleep: they do without a condition variable and a clock. Holds mu, and holds it
+/* Waits until the entry is done, for which it registers, or until the timeout: HVD_INPROGRESS.
+ * Most waits end without sleep and need no condition variable or clock. Holds mu, before and
  * afterwards. */
 static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entry,
                                     int64_t timeout_ns, struct hvd_err *err)
 {
-    struct hvd_waiter waiter; /* the rest: see can_sleep */
+    struct hvd_waiter waiter; /* for the other fields see can_sleep */
     hvd_status_t st = HVD_OK;
 
     waiter.entry = entry;
@@ -138,7 +136,7 @@ static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entr
     return st == HVD_OK ? HVD_INPROGRESS : st;
 }
 
-/* hvd_engine_wait_for where there is more to it than that the tensor has ended. Holds mu. */
+/* Does the work of hvd_engine_wait_for unless the tensor has ended simply. Holds mu. */
 static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                 struct hvd_outcome *outcome, struct hvd_err *err)
 {

@@ -3,8 +3,8 @@
 
 #include "worker/engine/state/state.h"
 
-/* Makes the calls of tensors that have ended and that nobody waits for; whether there were any.
- * Caller is the progress owner, without mu. */
+/* Calls the callbacks of tensors that have ended; returns whether there were any. Only the
+ * progress owner calls this, without mu. */
 bool hvd_wait_call_back(struct hvd_engine *e);
 
 #endif
