@@ -8,7 +8,7 @@
 #include "worker/device/device.h"
 #include "worker/reduce/reduce.h"
 
-/* Streams need an address, no more. */
+/* Streams only need an address. */
 struct hvd_device_stream {
     char nothing;
 };
@@ -113,7 +113,7 @@ static hvd_status_t host_record(struct hvd_device_port *d, struct hvd_device_str
     return HVD_OK;
 }
 
-/* Nobody has an event to ask for. */
+/* record returns no events, so there is none to query. */
 static hvd_status_t host_query(struct hvd_device_port *d, struct hvd_device_event *event,
                                struct hvd_err *err)
 {
