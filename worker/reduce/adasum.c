@@ -1,8 +1,10 @@
 /*
- * Adaptive summation of two vectors; the formula and where it comes from are in adasum.h. Any
- * thread; no state. The dots are the same bits on every machine: element i is added to partial sum
- * i mod 8, whatever the instruction set, and the eight are added up in one fixed order. Halves are
- * widened to float32 in blocks first, a multiple of eight long, which changes nothing in that.
+ * Adaptive summation of two vectors; adasum.h has the formula and its source. Any thread; no state.
+ *
+ * The dots have the same bits on every machine. Element i is added to partial sum i mod 8, whatever
+ * the instruction set, and the eight are added up in one fixed order. Halves are first widened to
+ * float32 in blocks. The length of a block is a multiple of eight, so the blocks do not change the
+ * order.
  */
 #include "worker/reduce/adasum.h"
 
@@ -39,7 +41,7 @@ struct partial {
         bb[k] += wide_y * wide_y;                                                                  \
     }
 
-/* The last elements, where they do not fill all lanes, are filled up with zeros. */
+/* Pads the last elements with zeros where they do not fill all lanes. */
 #define DOTS(NAME, TARGET, TYPE, BYTES)                                                            \
     TARGET static void NAME(struct partial *sums, const TYPE *a, const TYPE *b, int64_t count)     \
     {                                                                                              \
@@ -152,7 +154,7 @@ static void combine_halves(const struct hvd_half_kernels *half, uint16_t *into,
     }
 }
 
-/* How much of a vector with this square goes into the sum. */
+/* The factor by which a vector with this square enters the sum. */
 static double factor(double dot, double square)
 {
     return square < sqrt(DBL_MIN) ? 1 : 1 - dot / square / 2;

@@ -23,10 +23,10 @@ void hvd_adasum_dots(enum hvd_dtype dtype, const void *a, const void *b, int64_t
 
 /*
  * into = adasum(into, from) for count elements, given the dots of the whole vectors with a = into
- * and b = from; with a and b exchanged (and dots[1] and dots[2]) the result is the same. Computed
- * as double and rounded once (float16, bfloat16: to float32, then again). A vector whose square is
- * less than sqrt(DBL_MIN) counts as zero: its factor is 1. A dot that is infinite or not a number
- * makes the result NaN where it matters.
+ * and b = from. The result is the same with a and b exchanged, and dots[1] and dots[2] with them.
+ * Computed as double and rounded once (float16, bfloat16: to float32, then again). A vector whose
+ * square is less than sqrt(DBL_MIN) counts as zero: its factor is 1. An infinite or NaN dot makes
+ * the result NaN where the factor depends on it.
  */
 void hvd_adasum_combine(enum hvd_dtype dtype, void *into, const void *from, int64_t count,
                         const double dots[3]);

@@ -1,7 +1,7 @@
 /*
  * bfloat16: computed as float32 and rounded to the nearest, ties to even. Plain loops that the
  * compiler vectorises, compiled once for each instruction set; sums on x86-64 are in sums.c. Any
- * thread; no state. float32 has more than twice the digits, so that a sum or product is the one
+ * thread; no state. float32 has more than twice the digits, so a sum or product is the value
  * nearest to the exact one.
  */
 #include "worker/reduce/half_bits.h"
@@ -24,7 +24,7 @@
 HVD_REDUCE_EACH_VARIANT(KERNELS)
 HVD_HALF_COMBINE(sum_portable, , SUM)
 
-/* Sums have kernels of their own on x86-64. */
+/* On x86-64 sums.c has kernels for sums. */
 #define sum_avx2 hvd_sums_bfloat16_avx2
 #define sum_avx512 hvd_sums_bfloat16_avx512
 

@@ -1,6 +1,6 @@
 /*
- * Chooses the instruction set once, at the first use, and finds kernels. Any thread: the choice is
- * an atomic number that every thread would set to the same value.
+ * Chooses the instruction set once, at the first use, and looks up kernels. Any thread: the choice
+ * is an atomic number, and all threads would store the same value.
  */
 #include <stdatomic.h>
 
@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* clang 14 does not know "f16c" in __builtin_cpu_supports. */
+/* __builtin_cpu_supports of clang 14 rejects "f16c". */
 static bool has_f16c(void)
 {
     unsigned a = 0;

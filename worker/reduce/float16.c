@@ -1,9 +1,9 @@
 /*
  * float16: computed as float32 and rounded to the nearest, ties to even. Sums, products and
- * conversions are plain C here and use the conversion instructions of x86-64 and AArch64 in
- * float16_x86.c and float16_neon.c; minima and maxima compare bits on every processor. Any thread;
- * no state. float32 has more than twice the digits, so that a sum or product is the one nearest to
- * the exact one.
+ * conversions are plain C here; float16_x86.c and float16_neon.c use the conversion instructions of
+ * x86-64 and AArch64. Minima and maxima compare bits on every processor. Any thread; no state.
+ * float32 has more than twice the digits, so a sum or product is the value nearest to the exact
+ * one.
  */
 #include "worker/reduce/float16.h"
 #include "worker/reduce/half_bits.h"

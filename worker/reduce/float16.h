@@ -2,8 +2,8 @@
 #define HVD_WORKER_REDUCE_FLOAT16_H
 
 /*
- * float16 by the processor's conversion instructions. Same bits as the portable kernels; what is
- * left over after the last full vector is theirs. Any thread, on a processor that has the
+ * float16 by the processor's conversion instructions, with the same bits as the portable kernels.
+ * Those compute the elements after the last full vector. Any thread, on a processor that has the
  * instructions.
  */
 #include "worker/reduce/reduce_internal.h"

@@ -1,8 +1,8 @@
 /*
  * float16 with the conversion instructions that every AArch64 processor has, eight at a time. Any
- * thread; no state. The rest of a buffer, shorter than that, goes to the portable kernels, which
- * give the same bits. (The other types need nothing of their own there: the compiler vectorises the
- * portable kernels for NEON.)
+ * thread; no state. The portable kernels compute the rest of a buffer that fills no vector; they
+ * give the same bits. The other types need no file: the compiler vectorises the portable kernels
+ * for NEON.
  */
 #include "worker/reduce/float16.h"
 

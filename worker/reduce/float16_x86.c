@@ -1,8 +1,8 @@
 /*
  * float16 with the conversion instructions of x86-64: F16C with AVX2, eight at a time, and AVX-512,
- * sixteen. Any thread, on a processor that has them; no state. The rest of a buffer, shorter than a
- * vector, goes to the portable kernels, which give the same bits. Rounding is named in each
- * conversion and does not depend on the mode of the thread.
+ * sixteen. Any thread, on a processor that has them; no state. The portable kernels compute the
+ * rest of a buffer that fills no vector; they give the same bits. Each conversion names its
+ * rounding, so the mode of the thread has no effect.
  */
 #include "worker/reduce/float16.h"
 

@@ -1,9 +1,11 @@
 /*
  * Sums, minima, maxima and products of float32 and float64. Plain loops that the compiler
  * vectorises, compiled once for each instruction set; never with fused multiply-add, which would
- * round differently. Any thread; no state. Results do not depend on the order of the operands: a
- * NaN is always the same one, and minimum and maximum know the sign of zero, for which they compare
- * the bits as integers in the order of the numbers: -inf .. -0, +0 .. +inf.
+ * round differently. Any thread; no state.
+ *
+ * Results do not depend on the order of the operands. A NaN result always has the same bits.
+ * Minimum and maximum respect the sign of zero: they compare the bits as integers, in the order
+ * -inf .. -0, +0 .. +inf.
  */
 #include "worker/reduce/reduce_internal.h"
 
@@ -29,7 +31,7 @@
         }                                                                                          \
     }
 
-/* Where the number is in the order of all numbers. */
+/* Maps a number to its rank in the order of all numbers. */
 static inline int32_t rank32(float x)
 {
     int32_t bits;

@@ -3,8 +3,8 @@
 
 /*
  * float16 and bfloat16 in plain C, one value at a time and without branches, so that loops over
- * them vectorise. A NaN stays one, with its sign and the upper bits of its payload; narrowing makes
- * it quiet, as the conversion instructions of x86-64 and AArch64 do.
+ * them vectorise. A NaN stays a NaN with its sign and the upper bits of its payload. Narrowing
+ * makes it quiet, as the conversion instructions of x86-64 and AArch64 do.
  */
 #include <math.h>
 #include <stdint.h>
@@ -45,7 +45,7 @@ static inline uint16_t hvd_float16_narrow(float x)
     uint32_t all = hvd_float_bits(x);
     uint32_t bits = all & 0x7fffffffu;
     uint32_t rounded = (bits + 0xfffu + ((bits >> 13) & 1u) - (112u << 23)) >> 13;
-    /* Adding 1/2 leaves the multiples of 2^-24, rounded by the addition, in the last bits. */
+    /* Adding 1/2 rounds to multiples of 2^-24 and leaves their number in the last bits. */
     uint32_t tiny = hvd_float_bits(hvd_float_of(bits) + 0.5f) - 0x3f000000u;
     uint32_t nan = 0x7e00u | ((bits >> 13) & 0x3ffu);
     uint32_t half = bits < 0x38800000u   ? tiny    /* below 2^-14 */
@@ -71,7 +71,7 @@ static inline uint16_t hvd_bfloat16_narrow(float x)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-/* The same for the result of a calculation, whose NaN is always the same one. */
+/* Narrows the result of a calculation: a NaN always becomes the same one. */
 static inline uint16_t hvd_bfloat16_result(float x)
 {
     uint32_t bits = hvd_float_bits(x);
@@ -80,7 +80,7 @@ static inline uint16_t hvd_bfloat16_result(float x)
     return (uint16_t)(isnan(x) ? 0x7fc0u : rounded);
 }
 
-/* Where a float16 or bfloat16 that is a number is in the order of all numbers: -inf .. -0, +0 ..
+/* The rank of a float16 or bfloat16, not NaN, in the order of all numbers: -inf .. -0, +0 ..
  * +inf. */
 static inline int16_t hvd_half_rank(uint16_t half)
 {
@@ -89,7 +89,8 @@ static inline int16_t hvd_half_rank(uint16_t half)
     return (int16_t)(bits ^ ((bits >> 15) & INT16_MAX));
 }
 
-/* The least and greatest of two; infinity and the one NaN of the type are given by their bits. */
+/* The lesser and the greater of two; the bits of infinity and of the type's one NaN are
+ * arguments. */
 static inline uint16_t hvd_half_min(uint16_t x, uint16_t y, uint16_t infinity, uint16_t nan)
 {
     uint16_t picked = hvd_half_rank(x) < hvd_half_rank(y) ? x : y;

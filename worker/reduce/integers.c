@@ -12,7 +12,7 @@
 #define EITHER(CALC, x, y) (((x) | (y)) != 0)
 #define BOTH(CALC, x, y) (((x) != 0) & ((y) != 0))
 
-/* One kernel: TYPE is what is stored, CALC what it is computed as. */
+/* One kernel: memory holds TYPE, the calculation uses CALC. */
 #define KERNEL(NAME, TARGET, TYPE, CALC, COMBINE)                                                  \
     TARGET static void NAME(void *out, const void *a, const void *b, int64_t count)                \
     {                                                                                              \

@@ -1,7 +1,7 @@
 /*
- * The entry points: one kernel over a whole buffer, or, where a result has several stages or goes
- * to several places, stage after stage over blocks that stay in the first-level cache. Any thread;
- * no state, no allocation. The stack holds three blocks at most.
+ * The entry points. A plain reduction is one kernel over the whole buffer. A result with several
+ * stages or several outputs is computed in blocks that stay in the first-level cache, stage after
+ * stage. Any thread; no state, no allocation. The stack holds three blocks at most.
  */
 #include "worker/reduce/reduce_internal.h"
 #include "worker/reduce/sums.h"
@@ -48,7 +48,7 @@ void hvd_reduce_combine_into2_stream(enum hvd_dtype dtype, enum hvd_reduce op, v
                                              .stream = true});
 }
 
-/* Stage by stage over one block; target is where the stages write: out, or what is then copied to
+/* Runs the stages over one block. The stages write to target: out, or memory that is then copied to
  * it. */
 static void run_block(const struct hvd_reduce_pass *p, hvd_combine_fn combine, int64_t at,
                       int64_t count)
@@ -87,7 +87,7 @@ static void run_block(const struct hvd_reduce_pass *p, hvd_combine_fn combine, i
         memcpy((char *)p->next_to + from, (const char *)p->next + from, size);
 }
 
-/* The kernel that does the pass at once, with its factor; NULL: there is none. */
+/* The kernel that does the whole pass at once, and its factor; NULL: none exists. */
 static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
 {
     const struct hvd_sum_kernels *sums = &hvd_reduce_sums[hvd_reduce_variant()][p->dtype];
@@ -107,8 +107,9 @@ static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
     return p->stream ? sums->stream : NULL;
 }
 
-/* Whole lines from element at; how many elements that were. None where the output never meets the
- * start of a line because it is not aligned for its type: such stores would fault. */
+/* Runs the kernel over whole lines from element `at` and returns how many elements they hold.
+ * Returns 0 where an output that is not aligned for its type never meets the start of a line: such
+ * stores would fault. */
 static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, double factor,
                          int64_t at)
 {
@@ -131,7 +132,7 @@ static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, do
     return (int64_t)(l.n_lines * LINE_BYTES / element);
 }
 
-/* Whether the pass is the kernel alone. */
+/* Whether the pass consists of the kernel alone. */
 static bool is_plain(const struct hvd_reduce_pass *p)
 {
     return p->b && !p->second && !p->next && !p->stream && !p->prescale_a && !p->prescale_b &&

@@ -21,7 +21,8 @@
  * memory as an input (out == a), but may not overlap it in part.
  */
 
-/* Whether nothing is to be done, before (prescale) and after (postscale, divisor) the reduction. */
+/* Whether scaling changes nothing: before the reduction (prescale), and after it (postscale,
+ * divisor). */
 bool hvd_scale_is_identity(const struct hvd_scaling *scaling);
 
 /* into[i] = into[i] op from[i] for count elements. */
@@ -32,8 +33,9 @@ void hvd_reduce_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *into, co
 void hvd_reduce_combine_into(enum hvd_dtype dtype, enum hvd_reduce op, void *out, const void *a,
                              const void *b, int64_t count);
 
-/* The same with stores that bypass the caches, for outputs larger than they are (about 8 MiB) that
- * are not read again soon. Visible to other threads by the usual release and acquire. */
+/* As above, with stores that bypass the caches, for outputs that are larger than the caches (about
+ * 8 MiB) and not read again soon. Release and acquire make them visible to other threads, as
+ * usual. */
 void hvd_reduce_combine_into_stream(enum hvd_dtype dtype, enum hvd_reduce op, void *out,
                                     const void *a, const void *b, int64_t count);
 
@@ -41,62 +43,63 @@ void hvd_reduce_combine_into_stream(enum hvd_dtype dtype, enum hvd_reduce op, vo
 void hvd_reduce_combine_into2(enum hvd_dtype dtype, enum hvd_reduce op, void *const out[2],
                               const void *a, const void *b, int64_t count);
 
-/* The same; out[0] is written past the caches, as above, out[1] stays in them. */
+/* As above; out[0] is written past the caches, out[1] stays in them. */
 void hvd_reduce_combine_into2_stream(enum hvd_dtype dtype, enum hvd_reduce op, void *const out[2],
                                      const void *a, const void *b, int64_t count);
 
 /*
- * All of it in one pass over the memory: scaling folded in, one or two outputs, past the caches or
- * not. out = finish(prescale(a) op prescale(b)), with the parts that are asked for.
+ * A reduction in one pass over the memory, with scaling, one or two outputs, and stores through or
+ * past the caches: out = finish(prescale(a) op prescale(b)). Each part is optional.
  */
 struct hvd_reduce_pass {
     enum hvd_dtype dtype;
     enum hvd_reduce op;
     const void *a;
-    const void *b; /* NULL: nothing is combined, out comes of a alone */
+    const void *b; /* NULL: no operand to combine, the result depends on a alone */
     void *out;
-    void *second; /* gets the same as out; NULL: none */
+    void *second; /* receives the same result as out; NULL: none */
     int64_t count;
-    const struct hvd_scaling *scaling; /* NULL: nothing is scaled */
+    const struct hvd_scaling *scaling; /* NULL: no scaling */
     bool prescale_a;
     bool prescale_b;
     bool finish; /* postscale and divisor */
     bool stream; /* out is written past the caches */
-    /* On the way count elements of `next` are copied to next_to, unchanged: what waits for memory
-     * and what waits for another processor's cache then wait together. They overlap nothing else.
-     * NULL: nothing is. */
+    /* The pass also copies count elements of `next` to next_to, unchanged, so that the wait for
+     * memory and the wait for another processor's cache overlap. They overlap no other buffer.
+     * NULL: no copy. */
     const void *next;
     void *next_to;
     bool next_streams; /* next_to is written past the caches */
-    bool is_open;      /* the caller ends several passes with hvd_reduce_stream_end */
+    bool is_open;      /* the caller ends a series of passes with hvd_reduce_stream_end */
 };
 
-/* Runs the pass. Everything is borrowed until it returns. */
+/* Runs the pass. Borrows all buffers until it returns. */
 void hvd_reduce_run(const struct hvd_reduce_pass *pass);
 
 /* memcpy with stores that bypass the caches, as above. */
 void hvd_reduce_copy_stream(void *out, const void *in, size_t size_bytes);
 
-/* The same, not ordered before later stores until hvd_reduce_stream_end. Fastest when out is a
- * multiple of 64. */
+/* As above, but later stores are not ordered behind it until hvd_reduce_stream_end. Fastest when
+ * out is a multiple of 64. */
 void hvd_reduce_stream(void *out, const void *in, size_t size_bytes);
 
-/* Orders what was stored past the caches before all later stores. */
+/* Orders all stores past the caches before all later stores. */
 void hvd_reduce_stream_end(void);
 
 /*
  * out[i] = in[i] * prescale for count elements; out may be in. A factor of 1 copies.
- * The factor is rounded first, to float32 for float16, bfloat16 and float32, and so is the product:
- * the bits are Horovod's. Halves are multiplied as float32 and rounded again. Integers are
- * multiplied as double and truncated towards zero; what does not fit becomes the smallest or
+ *
+ * Results have Horovod's bits. For float16, bfloat16 and float32 the factor is first rounded to
+ * float32, and so is the product. Halves are multiplied as float32 and rounded again. Integers are
+ * multiplied as double and truncated towards zero. A product out of range becomes the smallest or
  * largest value of the type, and NaN becomes 0. bool is not scaled.
  */
 void hvd_reduce_prescale(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *out,
                          const void *in, int64_t count);
 
 /*
- * data[i] = data[i] * (postscale / divisor) for count elements: one factor, divided as double,
- * which multiplies as above. But integers without a postscale are divided exactly and rounded
+ * data[i] = data[i] * (postscale / divisor) for count elements. The factor is divided as double and
+ * multiplies as above. Exception: integers without a postscale are divided exactly and rounded
  * towards zero. divisor >= 1.
  */
 void hvd_reduce_finish(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *data,

@@ -2,8 +2,8 @@
 #define HVD_WORKER_REDUCE_REDUCE_INTERNAL_H
 
 /*
- * What the files of this folder share, and the seam for its tests. Every kernel exists once for
- * each variant: mostly the same source, compiled for another instruction set. Nothing here
+ * Declarations that the files of this folder share, and the seam for its tests. Every kernel exists
+ * once for each variant: mostly the same source, compiled for another instruction set. Nothing here
  * allocates or fails; any thread may call it.
  */
 #include <math.h>
@@ -11,8 +11,8 @@
 
 #include "worker/reduce/reduce.h"
 
-/* Instruction sets. The portable variant is what the compiler makes of plain C for the oldest
- * processor of the architecture, and the reference for the others. */
+/* Instruction sets. The portable variant is plain C, compiled for the oldest processor of the
+ * architecture. It is the reference for the others. */
 enum hvd_reduce_variant {
     HVD_REDUCE_PORTABLE,
     HVD_REDUCE_AVX2,
@@ -46,8 +46,8 @@ enum hvd_reduce_kernel {
 #define HVD_REDUCE_TABLE(X) X(HVD_REDUCE_PORTABLE, portable) X(HVD_REDUCE_NEON, portable)
 #endif
 
-/* No iteration of the loop that follows depends on another: an output is the same memory as an
- * input, or none of it. */
+/* Asserts that no iteration of the following loop depends on another: an output is the same memory
+ * as an input, or does not overlap it. */
 #define HVD_REDUCE_LOOP _Pragma("omp simd")
 
 /* out[i] = a[i] op b[i] */
@@ -68,7 +68,7 @@ struct hvd_half_kernels {
     hvd_combine_fn combine[HVD_REDUCE_KERNELS];
 };
 
-/* Rows of types that the file is not for are NULL. */
+/* Rows of types that a file does not compute are NULL. */
 typedef const hvd_combine_fn hvd_combine_table[HVD_REDUCE_VARIANTS][HVD_DTYPES][HVD_REDUCE_KERNELS];
 extern hvd_combine_table hvd_reduce_integers;
 extern hvd_combine_table hvd_reduce_floats;
@@ -90,12 +90,12 @@ hvd_combine_fn hvd_reduce_kernel(enum hvd_dtype dtype, enum hvd_reduce op);
 /* The kernels in use for float16 or bfloat16; NULL for other types. */
 const struct hvd_half_kernels *hvd_reduce_half(enum hvd_dtype dtype);
 
-/* Whether a sum of the type is finished by a factor that the kernels of sums take; then *factor is
- * set. */
+/* Whether a sum of the type can be finished by the factor that the kernels of sums take; sets
+ * *factor if so. */
 bool hvd_reduce_finishes_by_factor(enum hvd_dtype dtype, const struct hvd_scaling *scaling,
                                    double *factor);
 
-/* The one NaN that results are. */
+/* The one NaN that results may be. */
 static inline float hvd_canonical32(float x)
 {
     return isnan(x) ? NAN : x;

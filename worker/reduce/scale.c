@@ -1,12 +1,12 @@
 /*
- * Multiplies by a factor, divides by a number of ranks. Plain loops that the compiler vectorises,
- * the floating point ones once for each instruction set. Any thread; no state. What each type is
- * computed as is in reduce.h.
+ * Multiplication by a factor and division by a number of ranks. Plain loops that the compiler
+ * vectorises, the floating point ones once for each instruction set. Any thread; no state. reduce.h
+ * has the precision of each type.
  */
 #include "worker/reduce/reduce_internal.h"
 
-/* What does not fit becomes the limit; 0 for a NaN, which compares with nothing. Below LIMIT, which
- * is the largest value + 1, truncation is the largest value at most. */
+/* A product out of range becomes the limit, and a NaN, which compares with nothing, becomes 0.
+ * LIMIT is the largest value + 1: below it, truncation yields the largest value at most. */
 #define INTEGER(TYPE, LEAST, MOST, LIMIT)                                                          \
     static void multiply_##TYPE(void *out, const void *in, double factor, int64_t count)           \
     {                                                                                              \
@@ -31,10 +31,10 @@ INTEGER(uint64, 0, UINT64_MAX, 0x1p64)
 INTEGER(int64, INT64_MIN, INT64_MAX, 0x1p63)
 
 /*
- * Division by way of a floating point type, which vectorises. Exact: a quotient that is no integer
- * is at least 1 / divisor away from one, and the rounding error is less than that, because the type
- * has more digits than the dividend. A divisor that float cannot hold is larger than any 16-bit
- * dividend.
+ * Division by way of a floating point type, which vectorises. It is exact: a quotient that is no
+ * integer is at least 1 / divisor away from one. The rounding error is less than that, because the
+ * type has more digits than the dividend. A divisor that float cannot hold is larger than any
+ * 16-bit dividend.
  */
 #define DIVIDE(TYPE, CALC)                                                                         \
     static void divide_##TYPE(void *data, int divisor, int64_t count)                              \
@@ -94,7 +94,7 @@ static const struct {
     scale_fn times64;
 } floats[HVD_REDUCE_VARIANTS] = {HVD_REDUCE_TABLE(FLOAT_ROW)};
 
-/* What finishing multiplies by. */
+/* The factor of the finishing step. */
 static double finishing_factor(const struct hvd_scaling *scaling)
 {
     return scaling->postscale / (double)scaling->divisor;

@@ -1,8 +1,8 @@
 /*
- * Stores that bypass the caches: a large output that nobody reads soon neither evicts what is in
+ * Stores that bypass the caches: a large output that no thread reads soon neither evicts data in
  * use nor is first read from memory. x86-64 only; elsewhere a plain copy, which AArch64 processors
  * recognise by themselves as streaming. Any thread; no state. Such stores are weakly ordered: a
- * fence follows the last one before anybody is told.
+ * fence follows the last one before another thread may read them.
  */
 #include "worker/reduce/reduce_internal.h"
 

@@ -1,9 +1,9 @@
 /*
- * Floating point sums with AVX2 and AVX-512, written with intrinsics because compilers neither
- * store past the caches by themselves nor find the short way to round a bfloat16. A kernel is a
- * loop over vectors around one of the sum_ functions, which read a vector of each operand and
- * return their sum as it is stored. Any thread, on a processor that has the instructions; no state.
- * Other architectures have no entries in the table.
+ * Floating point sums with AVX2 and AVX-512. They are written with intrinsics because compilers do
+ * not store past the caches, nor find the short way to round a bfloat16. A kernel is a loop over
+ * vectors around one of the sum_ functions. These read a vector of each operand and return the sum
+ * in the stored format. Any thread, on a processor that has the instructions; no state. Other
+ * architectures have no entries in the table.
  */
 #include "worker/reduce/sums.h"
 
@@ -69,7 +69,7 @@ HVD_TARGET_AVX2 static inline __m256i sum_float16_avx2(const char *a, const char
     return _mm256_set_m128i(sum_8_float16(a + 16, b + 16), sum_8_float16(a, b));
 }
 
-/* Adds what float32 becomes of bfloat16, their upper halves, and rounds to the upper half. */
+/* Adds the float32 of two bfloat16, which are their upper halves, and rounds to the upper half. */
 HVD_TARGET_AVX2 static inline __m256i sum_upper_avx2(__m256i a, __m256i b)
 {
     __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
@@ -82,7 +82,7 @@ HVD_TARGET_AVX2 static inline __m256i sum_upper_avx2(__m256i a, __m256i b)
     return _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0x7fc0), is_nan);
 }
 
-/* Unpacking and packing take the elements out of order in the same way. */
+/* Unpacking and packing permute the elements in the same way. */
 HVD_TARGET_AVX2 static inline __m256i sum_bfloat16_avx2(const char *a, const char *b, double factor)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -184,19 +184,19 @@ HVD_TARGET_AVX512 static inline __m512i sum_bfloat16_avx512(const char *a, const
 
 /* --- Loops ------------------------------------------------------------------------------------ */
 
-/* The processor finds the lines of one stream by itself; not soon enough at the start of each page.
- */
+/* The processor prefetches the lines of one stream by itself, but not soon enough at the start of
+ * each page. */
 #define AHEAD ((size_t)512)
 
 /* A vector of the line at i. */
 #define EACH for (size_t v = 0; v < HVD_LINE_BYTES / sizeof(line[0]); v++)
 #define AT(MEMBER) (l.MEMBER + i + v * sizeof(line[0]))
 
-/* A line is stored as a whole: what goes past the caches is put together on the way. */
+/* Stores whole lines, so that the processor combines the stores past the caches. */
 #define LINES(NAME, TARGET, VECTOR, SUM, WRITE)                                                    \
     TARGET static void NAME(const struct hvd_lines *lines)                                         \
     {                                                                                              \
-        const struct hvd_lines l = *lines; /* nothing that is written changes it */                \
+        const struct hvd_lines l = *lines; /* a copy, because the stores cannot alias it */        \
         for (size_t i = 0; i < l.n_lines * HVD_LINE_BYTES; i += HVD_LINE_BYTES) {                  \
             VECTOR line[HVD_LINE_BYTES / sizeof(VECTOR)];                                          \
             EACH line[v] = SUM(AT(a), AT(b), l.factor);                                            \
@@ -204,7 +204,7 @@ HVD_TARGET_AVX512 static inline __m512i sum_bfloat16_avx512(const char *a, const
         }                                                                                          \
     }
 
-/* The same with a line of next, which is loaded before anything is stored. */
+/* As LINES, and copies a line of next, which is loaded before any store. */
 #define LINES_NEXT(NAME, TARGET, VECTOR, VARIANT, SUM, STORE_SUM, STORE_NEXT)                      \
     TARGET static void NAME(const struct hvd_lines *lines)                                         \
     {                                                                                              \

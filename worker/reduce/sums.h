@@ -2,15 +2,15 @@
 #define HVD_WORKER_REDUCE_SUMS_H
 
 /*
- * Floating point sums that go straight to where they belong, without a block in between: the sums
- * that a training step waits for. Same bits as the kernels of floats.c, float16.c and bfloat16.c.
- * Any thread, on a processor that has the instructions; nothing fails.
+ * Floating point sums that are stored straight at their destination, without a block in between: a
+ * training step waits for these sums. Same bits as the kernels of floats.c, float16.c and
+ * bfloat16.c. Any thread, on a processor that has the instructions; nothing fails.
  */
 #include "worker/reduce/reduce_internal.h"
 
 #define HVD_LINE_BYTES 64
 
-/* Whole lines of HVD_LINE_BYTES. What goes past the caches is aligned to a line. */
+/* Whole lines of HVD_LINE_BYTES. Outputs past the caches are aligned to a line. */
 struct hvd_lines {
     char *out;
     char *second; /* kernels with a second output */
@@ -34,7 +34,7 @@ struct hvd_sum_kernels {
     hvd_lines_fn stream_all;  /* to out and next_to, both past the caches */
 };
 
-/* NULL: there is none for the type and variant. */
+/* NULL: the type and variant have no kernel. */
 extern const struct hvd_sum_kernels hvd_reduce_sums[HVD_REDUCE_VARIANTS][HVD_DTYPES];
 
 /* out[i] = a[i] + b[i] of bfloat16. */
