@@ -1,11 +1,11 @@
 /*
- * Algorithms of allreduce as schedules of exchanges, and the choice between them. Arithmetic on
- * ranks and sizes, nothing else: every rank computes the same from the same numbers.
+ * Algorithms of allreduce as schedules of exchanges, and the choice between them. The functions
+ * compute with ranks and sizes alone, so every rank gets the same result from the same numbers.
  *
- * Where the number of ranks is not a power of two, recursive doubling and Rabenseifner's begin with
- * each of the first even ranks handing its payload to the odd rank next to it, and end with getting
- * the result back; in between they stand by. Both combine ranks at the largest distance first, so
- * both add up in the same order.
+ * Recursive doubling and Rabenseifner's algorithm need a power of two. Where the number of ranks is
+ * none, each of the first even ranks first hands its payload to the odd rank next to it. It stands
+ * by, and gets the result back at the end. Both algorithms combine ranks at the largest distance
+ * first, so both add up in the same order.
  */
 #include "worker/transport/algorithm.h"
 
@@ -42,7 +42,7 @@ struct fold {
     int n;       /* the power of two */
     int n_steps; /* its logarithm */
     int n_extra; /* ranks beyond it */
-    int rank;    /* among the n; -1: stands by */
+    int rank;    /* among the n; -1: this rank stands by */
 };
 
 static int unfolded(const struct fold *f, int rank)
@@ -71,7 +71,7 @@ static struct hvd_exchange nothing(void)
     return (struct hvd_exchange){.to = -1, .from = -1};
 }
 
-/* The first step where there are extra ranks, and the last, the other way round. */
+/* The first step where there are extra ranks, and the last, which goes the other way round. */
 static struct hvd_exchange fold_step(const struct hvd_schedule *s, const struct fold *f,
                                      bool is_first)
 {
@@ -103,7 +103,7 @@ static struct hvd_exchange doubling_step(const struct hvd_schedule *s, const str
                                  .combines = true};
 }
 
-/* What a rank has after so many halvings: its part, and the other half of what it had before. */
+/* A rank's state after a number of halvings: its part, and the other half of what it had before. */
 struct halves {
     int64_t at;
     int64_t count;
@@ -126,7 +126,7 @@ static struct halves halve(const struct hvd_schedule *s, const struct fold *f, i
     return h;
 }
 
-/* First halving, the farthest partner first; then the same way back, gathering. */
+/* Halves the payload, the farthest partner first, then gathers the parts on the same way back. */
 static struct hvd_exchange rabenseifner_step(const struct hvd_schedule *s, const struct fold *f,
                                              int i)
 {
@@ -159,7 +159,7 @@ static int64_t block_at(const struct hvd_schedule *s, int block)
            (block < s->count % s->n_ranks ? block : s->count % s->n_ranks);
 }
 
-/* Each block goes round once to be added up, and once more to be known. */
+/* Each block travels the ring once to be added up, and once more to reach every rank. */
 static struct hvd_exchange ring_step(const struct hvd_schedule *s, int i)
 {
     const int n = s->n_ranks;
@@ -217,11 +217,15 @@ int64_t hvd_algorithm_room(const struct hvd_schedule *s)
 
 /*
  * Measured on 2026-11-21 by `script/bench network` between two ranks over Open MPI 4.1.4's TCP, on
- * the loopback of a virtual machine with two processors (AMD EPYC): messages to each other take
- * 12.7 us and 0.35 ns a byte up to 60 KiB, 45 us and 0.33 ns a byte from 64 KiB on, where Open MPI
- * asks first; four at once 9.2 us each, and 31; adding up takes 0.032 ns a byte. What the steps of
- * an algorithm take together follows from that for any number of ranks, without contention. A power
- * of two never takes the ring: it would gain nothing there.
+ * the loopback of a virtual machine with two processors (AMD EPYC):
+ *
+ * - Messages to each other take 12.7 us and 0.35 ns a byte up to 60 KiB.
+ * - From 64 KiB on, where Open MPI asks first, they take 45 us and 0.33 ns a byte.
+ * - Four at once take 9.2 us each, and 31 us.
+ * - Adding up takes 0.032 ns a byte.
+ *
+ * The time of an algorithm's steps follows from these numbers for any number of ranks, without
+ * contention. A power of two never takes the ring, which would gain nothing there.
  */
 #define NEVER INT64_MAX
 #define ALWAYS INT64_MAX
@@ -249,7 +253,7 @@ const struct hvd_algorithm_table *hvd_algorithm_builtin(void)
     return &builtin;
 }
 
-/* Cuts a number off, or the word that stands for the largest. */
+/* Cuts off a number, or the word that stands for the largest number. */
 static bool cut_number(struct hvd_strview *row, const char *word, const int64_t range[2],
                        int64_t *out)
 {
@@ -264,7 +268,7 @@ static bool cut_number(struct hvd_strview *row, const char *word, const int64_t 
     return hvd_str_parse_int64(text, range, out, NULL) == HVD_OK;
 }
 
-/* A row, which has to be for more ranks than the one before. */
+/* Parses a row. It must cover more ranks than the row before. */
 static bool parse_row(struct hvd_strview text, int after, struct hvd_algorithm_row *out)
 {
     int64_t ranks = 0;

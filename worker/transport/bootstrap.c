@@ -1,5 +1,5 @@
 /*
- * What ranks agree on before there is an engine, over any way in which they found each other.
+ * Agreement of the ranks before there is an engine, whichever adapter connected them.
  */
 #include "worker/transport/bootstrap.h"
 
@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-/* What a rank tells the others. */
+/* The outcome of one rank, which it broadcasts to the others. */
 struct verdict {
     int32_t status;
     char text[HVD_ERR_MSG_MAX];

@@ -1,6 +1,6 @@
 /*
- * Asks hwloc where this thread may run, and what the caches there are like. The only file that
- * knows hwloc. What the host does not allow, by its cpuset, is left out.
+ * Asks hwloc on which cores this thread may run, and which caches they have. No other file uses
+ * hwloc. The location omits processors outside the host's cpuset.
  */
 #include "worker/transport/cpu_location.h"
 
@@ -13,7 +13,7 @@ void hvd_cpu_location_init(struct hvd_cpu_location *cpu_location)
     *cpu_location = (struct hvd_cpu_location){.package = -1, .numa = -1, .l3 = -1};
 }
 
-/* Devices are of no interest, and take long to find. */
+/* Skips devices, which take long to find and are not needed. */
 static bool load(hwloc_topology_t *topology, const char *synthetic)
 {
     if (hwloc_topology_init(topology) != 0)
@@ -26,7 +26,7 @@ static bool load(hwloc_topology_t *topology, const char *synthetic)
     return false;
 }
 
-/* The processors in question; not empty. */
+/* Finds the processors in question; false where there is none. */
 static bool find_processors(hwloc_topology_t topology, int processor, hwloc_bitmap_t where)
 {
     hwloc_const_bitmap_t allowed = hwloc_topology_get_allowed_cpuset(topology);
@@ -54,7 +54,7 @@ static void mark_cores(hwloc_topology_t topology, hwloc_const_bitmap_t where,
     }
 }
 
-/* The smallest cache of a kind that serves one of the processors; 0: there is none. */
+/* The smallest cache of a kind that serves one of the processors; 0: no such cache. */
 static uint64_t find_cache(hwloc_topology_t topology, hwloc_const_bitmap_t where,
                            hwloc_obj_type_t type)
 {
@@ -70,7 +70,7 @@ static uint64_t find_cache(hwloc_topology_t topology, hwloc_const_bitmap_t where
     }
 }
 
-/* What all the processors belong to; -1: nothing of that kind. */
+/* The object that contains all the processors; -1: none of that type does. */
 static int32_t find_around(hwloc_obj_t inner, hwloc_obj_type_t type)
 {
     for (hwloc_obj_t o = inner; o; o = o->parent)

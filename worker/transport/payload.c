@@ -1,7 +1,7 @@
 /*
- * The elements of a reduction as one run, whether they lie in one tensor or in many that were
- * fused: stages are filled straight from the tensors, results go straight to the outputs. A place
- * is found from the place last used, so that a pass over n pieces costs n steps, not n^2.
+ * Presents the elements of a reduction as one run, whether they lie in one tensor or in many that
+ * were fused. Stages are filled straight from the tensors, and results go straight to the outputs.
+ * A search begins at the piece used last, so that a pass over n pieces costs n steps, not n^2.
  */
 #include "worker/transport/payload.h"
 
@@ -9,10 +9,10 @@
 
 #include "worker/reduce/reduce.h"
 
-#define COPY_MAX ((size_t)1024) /* libc copies so much with plain loads and stores */
+#define COPY_MAX ((size_t)1024) /* libc copies up to this size with plain loads and stores */
 
-/* For long copies libc uses string instructions, which are several times slower on some processors
- * when both ends lie at about the same place in their pages, as tensors and stages often do. */
+/* For long copies libc uses string instructions. On some processors these are several times slower
+ * when both ends lie at about the same offset in their pages, as tensors and stages often do. */
 void hvd_payload_copy(void *to, const void *from, size_t len)
 {
     char *out = to;
@@ -40,7 +40,7 @@ void hvd_payload_init(struct hvd_payload *p, const struct hvd_collective *c)
     };
 }
 
-/* The piece that holds element `from`; *offset is its place in there. */
+/* The piece that holds element `from`; *offset is the element's place in it. */
 static const struct hvd_piece *find(struct hvd_payload *p, int64_t from, int64_t *offset)
 {
     const struct hvd_piece *pieces = p->pieces ? p->pieces : &p->whole;
@@ -53,7 +53,7 @@ static const struct hvd_piece *find(struct hvd_payload *p, int64_t from, int64_t
     return &pieces[p->at];
 }
 
-/* How much of what is asked for lies in this piece. */
+/* The number of elements, at most count, that lie in this piece. */
 static int64_t within(const struct hvd_piece *piece, int64_t offset, int64_t count)
 {
     return count < piece->count - offset ? count : piece->count - offset;

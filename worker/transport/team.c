@@ -1,6 +1,6 @@
 /*
- * Who shares memory with whom in a process set. Arithmetic on ranks and nothing else: every rank
- * computes the same from the same numbers.
+ * Divides a process set into domains that share memory. The functions compute with ranks alone, so
+ * every rank gets the same result from the same numbers.
  */
 #include "worker/transport/team.h"
 
@@ -11,7 +11,7 @@
 
 #define N_ARRAYS 8
 
-/* A rank and who serves it. */
+/* A rank and its leader, for sorting. */
 struct served {
     int local_rank; /* of the leader */
     int leader;
@@ -50,7 +50,7 @@ hvd_status_t hvd_team_init(struct hvd_team *team, uint32_t set, const int *ranks
     return HVD_OK;
 }
 
-/* The domain of the first rank with the same key; a new one when there is none before. */
+/* The domain of the first rank with the same key; a new one where no earlier rank has that key. */
 static int find_domain(struct hvd_team *team, const int *keys, int rank)
 {
     for (int before = rank - 1; before >= 0; before--)
@@ -60,7 +60,7 @@ static int find_domain(struct hvd_team *team, const int *keys, int rank)
     return team->n_domains++;
 }
 
-/* by_domain; uses by_leader for where the domains end. */
+/* Fills by_domain; by_leader serves as scratch for the domains' beginnings. */
 static void order_by_domain(struct hvd_team *team)
 {
     int *begins = team->by_leader;
@@ -75,8 +75,9 @@ static void order_by_domain(struct hvd_team *team)
 }
 
 /*
- * The smallest domain limits it. So that every leader and its peers add up the domains in the same
- * order, which is that of their ranks, leaders end where that is not the order of the domains.
+ * Counts the leaders of a domain, at most the size of the smallest domain. Every leader and its
+ * peers must add up the domains in the same order, that of their ranks. So the leaders end where
+ * the order of the ranks is not that of the domains.
  */
 static void count_leaders(struct hvd_team *team)
 {
@@ -95,7 +96,7 @@ static void count_leaders(struct hvd_team *team)
     }
 }
 
-/* leader_of, from by_domain. */
+/* Fills leader_of, from by_domain. */
 static void find_leaders(struct hvd_team *team)
 {
     const int *domain = team->by_domain;
@@ -119,7 +120,7 @@ static int compare(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* by_leader, from leader_of. */
+/* Fills by_leader, from leader_of. */
 static void order_by_leader(struct hvd_team *team)
 {
     struct served *served = team->_served;

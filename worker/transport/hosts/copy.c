@@ -1,20 +1,21 @@
 /*
- * Broadcast and allgather of ranks on several hosts. Only the first rank of each domain speaks to
- * other domains, so each byte crosses to a host once.
+ * Broadcast and allgather of ranks on several hosts. Only the first rank of each domain exchanges
+ * with other domains, so each byte crosses to a host once.
  *
- * Broadcast: the root stages a chunk; its local peers, its domain's leader among them, read it
- * there. The leaders of other domains get it in their stages, where their local peers read it.
+ * Broadcast: the root stages a chunk. Its local peers, and with them the leader of its domain, read
+ * it there. The leaders of other domains receive it in their stages, where their local peers read
+ * it.
  *
- * Allgather: everybody writes a window of its part into the stage of the domain's leader, at the
- * place where it belongs between the windows of all ranks; the leaders exchange what their domains
- * have, in place.
+ * Allgather: every rank writes a window of its part into the stage of its domain's leader, at the
+ * window's place among those of all ranks. The leaders then exchange the windows of their domains
+ * in place.
  */
 #include <string.h>
 
 #include "worker/reduce/reduce.h"
 #include "worker/transport/hosts/hosts_internal.h"
 
-#define STREAM_MIN ((int64_t)8 << 20) /* outputs that do not stay in any cache */
+#define STREAM_MIN ((int64_t)8 << 20) /* outputs that fit no cache */
 
 /* Copies elements to element `at` of the output. */
 static void put(const struct hvd_hosts_move *mv, int64_t at, const char *data, int64_t count)
@@ -29,7 +30,7 @@ static void put(const struct hvd_hosts_move *mv, int64_t at, const char *data, i
         hvd_payload_copy(out, data, (size_t)count * mv->width);
 }
 
-/* The leaders' collective; the caller fills in what is special. */
+/* Fills in the leaders' collective; the caller adds what is special to the operation. */
 static void carry_on(const struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, enum hvd_op op)
 {
     chunk->far = (struct hvd_collective){.op = op,
@@ -46,7 +47,7 @@ static bool is_root(const struct hvd_hosts *h, const struct hvd_hosts_move *mv)
     return h->team->rank == mv->c->root;
 }
 
-/* Where this domain has the chunk. */
+/* The memory of this domain that holds the chunk. */
 static char *cast_area(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk)
 {
     const int root = chunk->mv->c->root;
@@ -68,7 +69,8 @@ static void stage_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 static bool exchange_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     carry_on(h, chunk, HVD_BROADCAST);
-    chunk->far.root = h->team->domain_of[chunk->mv->c->root]; /* leaders count as domains do */
+    chunk->far.root = h->team->domain_of[chunk->mv->c->root]; /* leaders have their domains'
+                                                                 numbers */
     chunk->far.input = cast_area(h, chunk);
     chunk->far.output = cast_area(h, chunk);
     chunk->far.count = chunk->count;
@@ -103,7 +105,7 @@ void hvd_hosts_prepare_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 
 /* --- Allgather -------------------------------------------------------------------------------- */
 
-/* Where the window of the i-th rank, in the order of the domains, begins in the leader's stage. */
+/* The offset of the i-th rank's window in the leader's stage, in the order of the domains. */
 static size_t window_offset(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk, int i)
 {
     int64_t before = 0;
@@ -113,7 +115,7 @@ static size_t window_offset(const struct hvd_hosts *h, const struct hvd_hosts_ch
     return (size_t)before * chunk->mv->width;
 }
 
-/* The number of this domain's first rank in the order of the domains. */
+/* The index of this domain's first rank in the order of the domains. */
 static int first_of_domain(const struct hvd_team *team)
 {
     int first = 0;
@@ -180,7 +182,7 @@ void hvd_hosts_prepare_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv)
             mv->total = c->counts[rank];
     }
     mv->input = c->input;
-    if (c->input == c->output && c->count > 0) { /* the parts of others may land on it */
+    if (c->input == c->output && c->count > 0) { /* the parts of other ranks may overwrite it */
         char *own = (char *)c->output + (size_t)befores[h->team->rank] * mv->width;
         memmove(own, c->input, (size_t)c->count * mv->width);
         mv->input = own;

@@ -1,6 +1,6 @@
 /*
- * Moving the chunks of collectives through their steps; hosts_internal.h says which. Whoever calls
- * start or test takes all chunks as far as they go; nobody waits here. Called by one thread at a
+ * Moves the chunks of collectives through their steps, which hosts_internal.h describes. Calls of
+ * start and test move all chunks as far as possible; no function blocks. One thread calls at a
  * time.
  */
 #include "worker/transport/hosts/hosts.h"
@@ -14,7 +14,7 @@
 #define STAGE_DEFAULT ((size_t)512 << 10)
 #define BUFFERS_DEFAULT 4
 #define PART_MIN ((size_t)2 * HVD_SHM_LINE) /* of a stage, for each rank of the team */
-#define BUSY_MAX 64                         /* rounds in a call: control messages want their turn */
+#define BUSY_MAX 64 /* rounds in a call, so that control messages get their turn */
 
 static struct hvd_hosts_shape with_defaults(const struct hvd_hosts_shape *shape, int size)
 {
@@ -85,7 +85,7 @@ static bool has_arrived(const struct hvd_hosts *h, int local_rank, uint64_t numb
     return true;
 }
 
-/* Whether all local peers have fetched what was in the buffer. */
+/* Whether all local peers have fetched the buffer's previous chunk. */
 static bool is_free(const struct hvd_hosts *h, uint64_t number)
 {
     const uint64_t n_buffers = (uint64_t)h->shape.n_buffers;
@@ -160,7 +160,7 @@ static void exchange(struct hvd_hosts *h)
         h->is_broken = true;
 }
 
-/* Looks for what has come from the other domains; whether anything has. */
+/* Tests the exchanges with other domains; whether a chunk has arrived. */
 static bool arrive(struct hvd_hosts *h)
 {
     const uint64_t before = h->n_arrived;
@@ -200,7 +200,7 @@ static void fetch(struct hvd_hosts *h)
     raise_flag(h, &h->flags[h->team->local_rank].fetched, ++h->n_fetched);
 }
 
-/* Takes everything as far as it goes. */
+/* Moves all chunks as far as possible without waiting. */
 static void progress(struct hvd_hosts *h)
 {
     for (int busy = 0; busy < BUSY_MAX && h->first && !h->is_broken; busy++) {
@@ -286,7 +286,7 @@ hvd_status_t hvd_hosts_test(struct hvd_hosts *h, struct hvd_collective *c, struc
     return HVD_INPROGRESS;
 }
 
-/* The chunks of the ranks are out of step from here on: nothing moves any more. */
+/* From here on the chunks of the ranks are out of step, so nothing moves any more. */
 void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c)
 {
     struct hvd_hosts_move *mv = c->_state;
@@ -307,8 +307,7 @@ void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c)
     put_back(h, c);
 }
 
-/* Adds the local peers whose flags have not come past a number; `local_rank`: of one of them, or of
- * all. */
+/* Adds the local peers whose flags have not passed a number: `local_rank` alone, or all of them. */
 static int add_late(const struct hvd_hosts *h, const _Atomic uint64_t *first, uint64_t number,
                     int local_rank, int *ranks, int room)
 {
@@ -327,7 +326,7 @@ int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room)
     const uint64_t number = h->n_fetched;
     const uint64_t n_buffers = (uint64_t)h->shape.n_buffers;
 
-    if (number == h->n_staged) /* for room: what was in the buffer is to be fetched */
+    if (number == h->n_staged) /* waits until all have fetched the buffer */
         return number < n_buffers ? 0
                                   : add_late(h, &h->flags[0].fetched, number - n_buffers,
                                              HVD_HOSTS_ALL, ranks, room);
@@ -341,7 +340,7 @@ int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room)
                     room < h->team->n_leaders ? room : h->team->n_leaders);
 }
 
-/* A chunk that has arrived has moved further than any that is exchanged. */
+/* Gives an arrived chunk more weight than any progress of its exchange. */
 #define MOVED_SHIFT 32
 
 uint64_t hvd_hosts_moved(struct hvd_hosts *h)

@@ -1,29 +1,29 @@
 /*
  * Reductions of ranks on several hosts.
  *
- * An allreduce goes in chunks; a chunk has a slice for each leader of a domain. A rank stages all
- * slices but its own; a leader reduces its slice over its local peers, in the order of the local
- * ranks, then with its peers in the other domains; everybody fetches all slices. Each host so sends
- * and receives what a single rank would, spread over its leaders.
+ * An allreduce moves in chunks, and a chunk has a slice for each leader of a domain. A rank stages
+ * all slices but its own. A leader reduces its slice over its local peers, in the order of the
+ * local ranks, then with its peers in the other domains. Every rank then fetches all slices. So a
+ * host sends and receives as many bytes as a single rank would, spread over its leaders.
  *
- * A reducescatter goes in windows of every rank's part. A leader reduces the windows of the ranks
- * that it serves in all domains (those with its local rank, modulo the number of leaders), and its
- * peers and it scatter them among the domains.
+ * A reducescatter moves in windows of every rank's part. A leader serves the ranks of all domains
+ * whose local rank is its own, modulo the number of leaders. It reduces their windows, then
+ * scatters them among the domains together with its peers.
  *
- * An element is reduced by one leader of each domain, and what the peers make of it is the same
- * bits for all of them, so it is for everybody. Scaling before the sum happens while staging,
- * scaling after it once, when the sum has arrived.
+ * One leader of each domain reduces an element, and the peers all get the same bits for it: so
+ * every rank has the same bits. Scaling before the sum happens while staging, scaling after it
+ * once, when the sum has arrived.
  */
 #include <string.h>
 
 #include "worker/reduce/reduce.h"
 #include "worker/transport/hosts/hosts_internal.h"
 
-#define STREAM_MIN ((int64_t)8 << 20) /* payloads that do not stay in any cache */
+#define STREAM_MIN ((int64_t)8 << 20) /* payloads that fit no cache */
 
 static const struct hvd_scaling unscaled = {.prescale = 1, .postscale = 1, .divisor = 1};
 
-/* h->sources from an offset on, reduced in the order of the local ranks. out is none of them. */
+/* Reduces h->sources from an offset on, in the order of the local ranks. out is none of them. */
 static void fold(const struct hvd_hosts *h, const struct hvd_collective *c, char *out,
                  size_t offset, int64_t count)
 {
@@ -34,7 +34,7 @@ static void fold(const struct hvd_hosts *h, const struct hvd_collective *c, char
         hvd_reduce_combine(c->dtype, c->reduce, out, from[local_rank] + offset, count);
 }
 
-/* What the peers do with what lies at `data`. */
+/* Fills in the collective of the peers on the data at `data`. */
 static void carry_on(const struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, enum hvd_op op,
                      void *data, int64_t count)
 {
@@ -73,7 +73,8 @@ struct slice {
     int64_t to;
 };
 
-/* The slice of a local rank; begins with a line, may be empty. Others than leaders have none. */
+/* The slice of a local rank; it begins on a line and may be empty. It is empty for ranks that are
+ * no leaders. */
 static struct slice slice_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk,
                              int local_rank)
 {
@@ -98,7 +99,7 @@ static void stage_slices(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     gather(mv, chunk->at + mine.to, chunk->count - mine.to, stage + (size_t)mine.to * mv->width);
 }
 
-/* The slice over the local peers, by blocks that stay in the first cache. */
+/* Reduces the slice over the local peers, in blocks that stay in the first-level cache. */
 static void reduce_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, struct slice mine)
 {
     struct hvd_hosts_move *mv = chunk->mv;
@@ -178,14 +179,14 @@ void hvd_hosts_prepare_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 
 /* --- Reducescatter ---------------------------------------------------------------------------- */
 
-/* What a leader's peers and it serve: so many elements from an offset on. */
+/* The elements that a leader and its peers serve. */
 struct region {
     int64_t from;
     int64_t count;
 };
 
-/* In the first half of a stage lie windows of all ranks, in the team's order by leader. The region
- * of the leader whose rank that is, and of its peers. */
+/* The region of a leader and its peers. The first half of a stage holds the windows of all ranks,
+ * in the team's order by leader. */
 static struct region region_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk,
                                int leader)
 {
@@ -204,7 +205,7 @@ static struct region region_of(const struct hvd_hosts *h, const struct hvd_hosts
     return region;
 }
 
-/* What a leader gets of its region goes to the second half. */
+/* The second half of a stage, for the leader's result of its region. */
 static char *result_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk,
                        int local_rank)
 {
@@ -225,7 +226,7 @@ static void stage_windows(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     }
 }
 
-/* The region over the local peers, into this rank's stage. */
+/* Reduces the region over the local peers, into this rank's stage. */
 static void reduce_region(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, struct region mine)
 {
     const size_t width = chunk->mv->width;

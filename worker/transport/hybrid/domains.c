@@ -1,6 +1,6 @@
 /*
- * Where ranks live: who is on the same kernel and in the same network namespace may pass memory to
- * each other over a UNIX socket without a name in the file system. Host names say nothing of it.
+ * Which ranks can share memory. Ranks on one kernel and in one network namespace can pass memory
+ * over a UNIX socket without a name in the file system. Host names do not show that.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "worker/transport/hybrid/hybrid_internal.h"
 
-/* Where a rank lives. */
+/* Everything that decides whether two ranks can share memory. */
 struct domain {
     uint64_t kernel;
     uint64_t network;
@@ -19,7 +19,7 @@ struct domain {
     uint64_t wants_shm;
 };
 
-/* A number for the text of a file; 0 when it cannot be read. */
+/* A hash of a file's text; 0 when it cannot be read. */
 static uint64_t hash_file(const char *path)
 {
     char text[64] = "";
@@ -34,7 +34,7 @@ static uint64_t hash_file(const char *path)
     return len > 0 ? hash : 0;
 }
 
-/* The number of a namespace of this process; 0 when there is none. */
+/* The number of a namespace of this process; 0 when it has none. */
 static uint64_t namespace_of(const char *path)
 {
     struct stat about;
@@ -63,7 +63,7 @@ static bool is_one_domain(const struct domain *a, const struct domain *b)
     return a->kernel == b->kernel && a->network == b->network && a->host == b->host;
 }
 
-/* The first rank with the same domain; itself when there is none before. */
+/* The first rank of the same domain, which may be `rank` itself. */
 static int first_in_domain(const struct domain *domains, int rank)
 {
     int first = rank;
@@ -74,7 +74,8 @@ static int first_in_domain(const struct domain *domains, int rank)
     return first;
 }
 
-/* Ranks in one process, as in tests, cannot see each other's locks. */
+/* Whether the rank has a process of its own: within one process, as in tests, ranks do not see each
+ * other's locks. */
 static bool is_process(const struct domain *domains, int size, int rank)
 {
     for (int i = 0; i < size; i++)

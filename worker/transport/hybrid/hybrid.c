@@ -1,7 +1,7 @@
 /*
- * Composing transports: memory that ranks share and a transport that reaches all of them. Which way
- * a message or collective goes follows from who is where and from nothing else, so that every rank
- * sends it the same way, and between two ranks there is one way for messages.
+ * Composes transports: memory that ranks share, and a transport that reaches all ranks. The
+ * locations of the ranks alone decide the route of a message or collective. So every rank chooses
+ * the same route, and all messages between two ranks take one route.
  */
 #include "worker/transport/hybrid/hybrid.h"
 
@@ -55,7 +55,7 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
 
     if (h->world.team.n_domains == 1)
         return receive_near(h, in, err);
-    h->is_far_next = !h->is_far_next; /* neither starves the other */
+    h->is_far_next = !h->is_far_next; /* alternates, so that neither transport starves the other */
     if (h->is_far_next || !h->world.near)
         st = h->far->ops->receive(h->far, in, err);
     if (st == HVD_INPROGRESS && h->world.near)
@@ -93,7 +93,7 @@ static const char *hybrid_host(const struct hvd_transport *t, int rank)
     return h->far->ops->host(h->far, rank);
 }
 
-/* Who shares memory is on one host, as far as anybody needs to know. */
+/* Two ranks count as on one host where they share memory. */
 static int hybrid_host_number(const struct hvd_transport *t, int rank)
 {
     const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
@@ -103,7 +103,7 @@ static int hybrid_host_number(const struct hvd_transport *t, int rank)
 
 /* --- Collectives ------------------------------------------------------------------------------ */
 
-/* NULL when there is no such set. */
+/* Finds a process set; NULL when there is no such set. */
 static struct hvd_hybrid_set *find_set(struct hvd_hybrid *h, uint32_t id)
 {
     struct hvd_hybrid_set *set = h->sets;
@@ -115,19 +115,19 @@ static struct hvd_hybrid_set *find_set(struct hvd_hybrid *h, uint32_t id)
     return set;
 }
 
-/* Whether it goes by way of leaders. */
+/* Whether the collective goes through leaders. */
 static bool is_for_hosts(const struct hvd_hybrid_set *set, const struct hvd_collective *c)
 {
     return set->hosts && hvd_hosts_moves(c->op);
 }
 
-/* The transport that moves it if not. */
+/* The transport of collectives that do not go through leaders. */
 static struct hvd_transport *mover_of(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
 {
     return set->team.n_domains == 1 && set->near ? set->near : h->far;
 }
 
-/* Whether it moves where nobody wakes. */
+/* Whether the collective moves over `far`, which wakes no sleeper. */
 static bool is_far(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set,
                    const struct hvd_collective *c)
 {
@@ -160,7 +160,7 @@ static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *
 
     h->n_far -= st == HVD_OK && is_far(h, set, c);
     if (st == HVD_INPROGRESS)
-        hybrid_flush(t); /* messages do not wait for a receive */
+        hybrid_flush(t); /* sends messages even if the caller does not receive */
     if (st != HVD_INPROGRESS || h->lost < 0 || !is_for_hosts(set, c))
         return st;
     return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
@@ -236,7 +236,8 @@ static void hybrid_wake(struct hvd_transport *t)
     near->ops->wake(near);
 }
 
-/* MPI wakes nobody: with other domains about, a message of theirs may come at any time. */
+/* MPI wakes no sleeper: where there are other domains, one of their messages may come at any
+ * time. */
 static bool hybrid_wakes(const struct hvd_transport *t)
 {
     const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
@@ -246,7 +247,7 @@ static bool hybrid_wakes(const struct hvd_transport *t)
 
 /* --- Process sets ----------------------------------------------------------------------------- */
 
-/* What a set of several domains needs besides memory. */
+/* Makes the part of a set with several domains that moves collectives between them. */
 static hvd_status_t make_hosts(struct hvd_hybrid *h, struct hvd_hybrid_set *set,
                                struct hvd_err *err)
 {
@@ -280,7 +281,7 @@ static hvd_status_t make_hosts(struct hvd_hybrid *h, struct hvd_hybrid_set *set,
     return st;
 }
 
-/* Everything of a set but its team. keys: see hvd_hybrid_share. */
+/* Sets up all of a set but its team. keys: see hvd_hybrid_share. */
 static hvd_status_t set_up(struct hvd_hybrid *h, struct hvd_hybrid_set *set, const int *keys,
                            struct hvd_err *why, struct hvd_err *err)
 {
@@ -291,7 +292,8 @@ static hvd_status_t set_up(struct hvd_hybrid *h, struct hvd_hybrid_set *set, con
     return st;
 }
 
-/* is_quiet: nothing writes to the memory any more; otherwise it stays, and what describes it. */
+/* Frees a set. is_quiet: nothing writes to its memory any more. Otherwise the memory stays, and so
+ * does all that describes it. */
 static void tear_down(struct hvd_hybrid *h, struct hvd_hybrid_set *set, bool clean, bool is_quiet)
 {
     if (set->has_peers && clean)
@@ -365,7 +367,7 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
     struct hvd_hybrid *h = self(t);
     bool is_quiet = true;
 
-    if (!clean && t->is_left) { /* the thread works on everything below */
+    if (!clean && t->is_left) { /* the thread of add_set uses everything below */
         h->far->is_left = true;
         h->far->ops->destroy(h->far, false);
         return false;
@@ -405,10 +407,10 @@ static const struct hvd_transport_ops hybrid_ops = {
     .wake = hybrid_wake, .wakes = hybrid_wakes,
 };
 
-/* Of a rank that shares memory with nobody, in a job where others do. */
+/* For a rank that shares memory with no other, in a job where others do. */
 static const struct hvd_transport_ops lone_ops = {COMMON_OPS};
 
-/* Set 0: who is where, then memory for those who can share it. */
+/* Sets up set 0: finds the domains, then shares memory within each. */
 static hvd_status_t join(struct hvd_hybrid *h, struct hvd_err *why, struct hvd_err *err)
 {
     const int size = h->far->topology.size;
@@ -451,7 +453,8 @@ static void log_choice(const struct hvd_hybrid *h, const struct hvd_hybrid_optio
                 team->n_domains > 1 ? team->n_leaders : 0);
 }
 
-/* MPI divides ranks by who launched them, and cannot be told better once it has begun. */
+/* Warns where MPI expects more shared memory than there is: it divides ranks by their launcher, and
+ * that cannot change once MPI runs. */
 static void warn_of_mpi(const struct hvd_hybrid *h, const struct hvd_hybrid_options *options)
 {
     const int local_size = h->base.topology.local_size;

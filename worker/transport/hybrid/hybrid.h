@@ -5,24 +5,23 @@
 #include "worker/transport/shm/shm.h"
 
 struct hvd_hybrid_options {
-    bool wants_shm;               /* false here: no rank uses shared memory */
-    struct hvd_shm_shape shape;   /* n_ranks is not used; zeroes are the defaults */
+    bool wants_shm;               /* false on any rank: no rank uses shared memory */
+    struct hvd_shm_shape shape;   /* n_ranks is ignored; zeroes stand for the defaults */
     struct hvd_hosts_shape hosts; /* of collectives between hosts */
-    uint64_t host;                /* ranks with another number do not share memory, whatever else */
-    int timeout_ms;               /* for handing the memory around; 0: 10 s */
+    uint64_t host;                /* ranks with different numbers never share memory */
+    int timeout_ms;               /* for passing the memory to the local peers; 0: 10 s */
     const struct hvd_log *log;    /* borrowed for the call; may be NULL */
 };
 
 /*
- * The best transport for the ranks that `far` reaches. Ranks that share memory are a domain:
- * messages and data between them go through it. Where there is one domain, `far` is kept for its
- * names of hosts and for the end. Where there are more, it carries what goes from domain to domain:
- * messages, and collectives as hosts.h says. Where nobody shares memory, *out is `far` itself.
- * Process sets are divided in the same way.
+ * Makes the best transport for the ranks that `far` reaches. Ranks that share memory form a domain,
+ * and their messages and data pass through it. With one domain, `far` only names the hosts and ends
+ * the job. With several, it carries messages and collectives between domains (hosts.h). Where no
+ * two ranks share memory, *out is `far` itself. Process sets are divided in the same way.
  *
- * Two ranks share memory when one got it from the other; all ranks come to the same answer.
- * Collective. Takes far over, on failure destroys it: HVD_ERR_NOMEM, or what far returned on
- * failure.
+ * Two ranks share memory when one received it from the other; all ranks come to the same answer.
+ * Collective. Takes ownership of far and destroys it on failure: HVD_ERR_NOMEM, or the failure of
+ * far.
  */
 hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybrid_options *options,
                                struct hvd_transport **out, struct hvd_err *err);

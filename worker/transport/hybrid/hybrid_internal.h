@@ -3,13 +3,13 @@
 
 #include "worker/transport/hybrid/hybrid.h"
 
-/* A process set and what moves its collectives. */
+/* A process set, and the transports of its collectives. */
 struct hvd_hybrid_set {
     struct hvd_hybrid_set *next;
     struct hvd_team team;
     void *segment; /* shared by the local peers; owned */
     size_t segment_bytes;
-    struct hvd_transport *near; /* of the local peers; NULL: none is needed, or there is one rank */
+    struct hvd_transport *near; /* of the local peers; NULL: not needed, or one rank */
     struct hvd_hosts *hosts;    /* NULL: one domain, or no domain of more than one rank */
     bool has_peers;             /* far has a set of this rank's peers */
 };
@@ -17,47 +17,48 @@ struct hvd_hybrid_set {
 struct hvd_hybrid {
     struct hvd_transport base; /* first */
     struct hvd_transport *far;
-    struct hvd_hybrid_options options; /* but for the log */
+    struct hvd_hybrid_options options; /* without the log */
     struct hvd_hybrid_set world;       /* set 0 */
     struct hvd_hybrid_set *sets;       /* the others; owned */
     bool has_processes;                /* local peers are processes, not threads */
-    int n_far;                         /* collectives that move where nobody wakes */
-    bool is_far_next;                  /* where receive looks first */
-    int lost;                          /* a local peer of set 0, as rank of the job; -1: none */
+    int n_far;                         /* collectives under way over `far` */
+    bool is_far_next;                  /* receive looks there first */
+    int lost;                          /* a lost local peer of set 0, as rank of the job; -1:
+                                          none */
 };
 
-/* far's set of the ranks of a process set that have the same local rank. */
+/* far's set of the ranks in a process set that have the same local rank. */
 static inline uint32_t hvd_hybrid_peers_set(uint32_t set, int local_rank)
 {
     return UINT32_C(1) << 31 | set << 10 | ((uint32_t)local_rank & 1023);
 }
 
 /*
- * share.c. What all ranks of a process set of `far` tell: `len` bytes of each, by rank of
- * the set, in all. Waits for them. HVD_ERR_NOMEM, or what far returned.
+ * share.c. Gathers `len` bytes from every rank of a process set of `far`, by rank of the set, into
+ * all. Waits for the ranks. HVD_ERR_NOMEM, or the failure of far.
  */
 hvd_status_t hvd_hybrid_allgather(struct hvd_transport *far, const struct hvd_team *team,
                                   const void *mine, size_t len, void *all, struct hvd_err *err);
 
 /*
- * share.c. Divides the ranks of a set into domains and gives every domain its memory:
- * set->team is divided by the keys as far as all ranks of a domain do get it, set->segment is there
- * for every rank when any two share memory, set->near where it is needed. Collective. Why a domain
- * that was tried did not come about goes to `why`; a failure is one of far, or HVD_ERR_NOMEM, and
- * leaves what hvd_hybrid_unshare frees.
+ * share.c. Divides the ranks of a set into domains and gives every domain its memory. set->team is
+ * divided by the keys, but only where all ranks of a domain do get the memory. set->segment exists
+ * on every rank when any two share memory, set->near where it is needed. Collective. `why` receives
+ * the reason why a domain could not share memory. On failure of far, or HVD_ERR_NOMEM,
+ * hvd_hybrid_unshare frees what is left.
  */
 hvd_status_t hvd_hybrid_share(struct hvd_hybrid *h, struct hvd_hybrid_set *set, const int *keys,
                               struct hvd_err *why, struct hvd_err *err);
 
-/* share.c. Frees near and the memory; clean as for a transport's destroy. */
+/* share.c. Frees near and the memory; clean as in a transport's destroy. */
 void hvd_hybrid_unshare(struct hvd_hybrid_set *set, bool clean);
 
-/* share.c. Where the hosts' part of the memory begins. */
+/* share.c. The beginning of the memory that hosts.h uses. */
 void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set);
 
 /*
- * domains.c. Which ranks of the job may share memory, as keys for a team, by rank: the
- * others do not try. Collective. HVD_ERR_NOMEM, or what far returned on failure.
+ * domains.c. Finds which ranks of the job may share memory, as keys for a team, by rank. Ranks with
+ * different keys do not try. Collective. HVD_ERR_NOMEM, or the failure of far.
  */
 hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd_err *err);
 

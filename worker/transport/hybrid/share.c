@@ -1,10 +1,11 @@
 /*
- * Giving the ranks of a domain memory in common: the first rank of each domain offers some, the
- * others take it; then all hear for whom that worked. Both steps are allgathers, so that every rank
- * decides the same. A domain of which one rank did not get the memory falls apart into its ranks.
+ * Gives the ranks of a domain shared memory. The first rank of each domain offers memory, the
+ * others take it; then all ranks learn which of them succeeded. Both steps are allgathers, so every
+ * rank decides the same. If one rank of a domain did not get the memory, each of its ranks becomes
+ * a domain of its own.
  *
- * The memory holds a segment of shm.h where the domain has to pass messages, or is all of the set;
- * behind it one of hosts.h where there are other domains.
+ * The memory begins with a segment of shm.h if the domain has to pass messages, or is the whole
+ * set. A segment of hosts.h follows if there are other domains.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -45,9 +46,10 @@ hvd_status_t hvd_hybrid_allgather(struct hvd_transport *far, const struct hvd_te
     return st;
 }
 
-/* --- What lies where -------------------------------------------------------------------------- */
+/* --- Layout ----------------------------------------------------------------------------------- */
 
-/* A rank alone has nobody to pass messages to; sets but 0 pass none. */
+/* Only set 0 passes messages, and only among several ranks. Another set needs a segment of shm.h
+ * for its collectives, if it is a single domain. */
 static bool needs_near(const struct hvd_hybrid_set *set)
 {
     return set->team.n_local > 1 && (set->team.set == 0 || set->team.n_domains == 1);
@@ -59,8 +61,8 @@ static struct hvd_shm_shape near_shape(const struct hvd_hybrid *h, const struct 
 
     shape.n_ranks = set->team.n_local;
     if (set->team.set != 0)
-        shape.ring_bytes = RING_MIN; /* its messages go the way of set 0 */
-    if (set->team.n_domains > 1)     /* its collectives too go elsewhere */
+        shape.ring_bytes = RING_MIN; /* set 0 passes its messages */
+    if (set->team.n_domains > 1)     /* its collectives, too, go another way */
         shape.stage_bytes = (size_t)set->team.n_local * RING_MIN;
     return shape;
 }
@@ -88,8 +90,8 @@ void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_
 
 /* --- A domain's memory ------------------------------------------------------------------------ */
 
-/* By local rank of the local peers: which rank of set 0's domain each is, and behind that which of
- * the job. The caller's to free. NULL: out of memory. */
+/* For each local peer, by local rank: its rank in set 0's domain, and in the second half its rank
+ * in the job. The caller frees it. NULL: out of memory. */
 static int *find_numbers(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
 {
     const int n = set->team.n_local;
@@ -102,7 +104,7 @@ static int *find_numbers(const struct hvd_hybrid *h, const struct hvd_hybrid_set
     return numbers;
 }
 
-/* Attaches to the part of shm.h. fd is taken over. */
+/* Attaches to the part of shm.h. Takes ownership of fd. */
 static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_set *set, int fd,
                                 struct hvd_err *err)
 {
@@ -134,7 +136,7 @@ static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_se
     return st;
 }
 
-/* Maps the memory and attaches to it. fd is taken over. */
+/* Maps the memory and attaches to it. Takes ownership of fd. */
 static hvd_status_t attach(const struct hvd_hybrid *h, struct hvd_hybrid_set *set, int fd,
                            struct hvd_err *err)
 {
@@ -146,7 +148,7 @@ static hvd_status_t attach(const struct hvd_hybrid *h, struct hvd_hybrid_set *se
     return st;
 }
 
-/* The first local peer hands the memory out, the others fetch it. `offers`: of all ranks. */
+/* Passes the memory from the first local peer to the others. `offers`: of all ranks. */
 static hvd_status_t exchange(const struct hvd_hybrid *h, struct hvd_hybrid_set *set,
                              struct hvd_shm_offer *mine, const struct hvd_shm_offer *offers,
                              struct hvd_err *err)
@@ -182,7 +184,7 @@ void hvd_hybrid_unshare(struct hvd_hybrid_set *set, bool clean)
 
 /* --- All domains ------------------------------------------------------------------------------ */
 
-/* The team without the domains of which a rank was not successful; whether any two share memory. */
+/* Splits the domains in which a rank failed to share; whether any two ranks still share memory. */
 static bool regroup(struct hvd_team *team, const char *is_good, int *keys)
 {
     const int size = team->size;
@@ -200,7 +202,7 @@ static bool regroup(struct hvd_team *team, const char *is_good, int *keys)
     return shares;
 }
 
-/* Memory of its own for a rank that is alone in its domain but not in the set. */
+/* Maps private memory for a rank that is alone in its domain but not in the set. */
 static hvd_status_t map_alone(const struct hvd_hybrid *h, struct hvd_hybrid_set *set,
                               struct hvd_err *err)
 {
@@ -213,7 +215,7 @@ static hvd_status_t map_alone(const struct hvd_hybrid *h, struct hvd_hybrid_set 
     return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for collectives between hosts");
 }
 
-/* Tries to share memory with the local peers; whether that worked is what all are told. */
+/* Tries to share memory with the local peers, and exchanges the outcome with all ranks. */
 static hvd_status_t try(struct hvd_hybrid *h, struct hvd_hybrid_set *set, void *all,
                         struct hvd_err *why, struct hvd_err *err)
 {

@@ -1,10 +1,10 @@
 /*
- * The messages of core/arrival.h over MPI, and what comes of it. The communicator may be the
- * program's MPI_COMM_WORLD, on which nobody but we have sent so far: messages come from neighbours
- * alone, with a tag of their own, and whoever leaves has received all that were sent to it. When
- * the job does not begin, a fourth message goes to all neighbours but the one it came from, and
- * says why. Where the program lists the ranks, each BEAT has the list: who gets another one than
- * its own ends the job for all ranks of its list.
+ * Sends the messages of core/arrival.h over MPI, and acts on them. The communicator may be the
+ * program's MPI_COMM_WORLD. No other code has sent on it so far: messages come from neighbours
+ * alone, with a tag of their own, and a rank receives all of them before it leaves. When the job
+ * does not begin, a rank sends a fourth message with the reason to all neighbours but the one that
+ * sent it. Where the program lists the ranks, each BEAT has the list. A rank that receives a list
+ * other than its own ends the job for all ranks of its list.
  */
 #include "worker/transport/mpi/arrival.h"
 
@@ -23,11 +23,11 @@
 #include "worker/transport/mpi/mpi.h"
 
 #define TAG 20011 /* of our messages; MPI allows up to 32767 anywhere */
-#define END 4     /* behind those of core/arrival.h */
+#define END 4     /* after those of core/arrival.h */
 #define HOST_LEN 64
 #define LOOK_MIN_NS 1000000
 #define LOOK_MAX_NS 100000000
-#define YIELDS 2000 /* before the last wait sleeps between its looks */
+#define YIELDS 2000 /* looks of the last wait before it sleeps between them */
 #define NAP_NS 100000
 #define OTHERS_AT_ONCE 32
 
@@ -36,12 +36,12 @@ struct word {
     int32_t what; /* enum hvd_arrival_message, or END */
     int32_t text_len;
     int64_t interval_ns;
-    uint64_t list; /* of a BEAT: the digest of the ranks that its sender passes */
+    uint64_t list; /* of a BEAT: the digest of the sender's list of ranks */
     char host[HOST_LEN];
     char text[HVD_TEXT_MAX + 1]; /* of END, or the list; not sent beyond its end */
 };
 
-/* One on its way out. */
+/* A message being sent. */
 struct outgoing {
     struct outgoing *next;
     MPI_Request request;
@@ -53,16 +53,16 @@ struct hvd_mpi_arrival {
     int64_t shutdown_ns;
     int64_t begun_ns;
     const struct hvd_log *log;
-    bool is_warned;            /* of ranks that cannot be named */
+    bool is_warned;            /* about ranks that cannot be named */
     struct hvd_arrival *ranks; /* NULL: not open */
     MPI_Comm comm;
     const int *ranks_there;
     struct hvd_rank_list list; /* of ranks_there */
     int size;
-    int next_member; /* of whom a message is looked for next */
+    int next_member; /* where the next look for messages begins */
     bool is_late;
     bool can_attend;
-    char (*hosts)[HOST_LEN]; /* by neighbour; "" where not known */
+    char (*hosts)[HOST_LEN]; /* by neighbour; "" where unknown */
     struct outgoing *outgoing;
 };
 
@@ -91,7 +91,7 @@ hvd_status_t hvd_mpi_arrival_create(int64_t warning_ns, int64_t shutdown_ns,
     return HVD_OK;
 }
 
-/* Frees the messages that have gone out. */
+/* Frees the messages that MPI has sent. */
 static void reap(struct hvd_mpi_arrival *a)
 {
     for (struct outgoing **at = &a->outgoing; *at;) {
@@ -137,7 +137,7 @@ bool hvd_mpi_arrival_is_open(const struct hvd_mpi_arrival *a)
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-/* Of a rank of the job. */
+/* The number in the communicator of a rank of the job. */
 static int rank_there(const struct hvd_mpi_arrival *a, int rank)
 {
     return a->ranks_there ? a->ranks_there[rank] : rank;
@@ -180,12 +180,12 @@ static hvd_status_t send(struct hvd_mpi_arrival *a, int there, int what, const c
     return HVD_OK;
 }
 
-/* The job does not begin: the neighbours hear of it, but one. */
+/* Sends to all neighbours but one that the job does not begin. */
 static void spread(struct hvd_mpi_arrival *a, int except, const char *text)
 {
     for (int i = 0; i < hvd_arrival_neighbours(a->ranks); i++)
         if (i != except && send(a, neighbour_there(a, i), END, text, NULL) != HVD_OK)
-            break; /* they notice by themselves that this rank is gone */
+            break; /* the others notice that this rank is gone */
     reap(a);
 }
 
@@ -195,7 +195,7 @@ static hvd_status_t end(struct hvd_mpi_arrival *a, int from, const char *text, s
     return HVD_FAIL(err, HVD_ERR_GONE, 0, "%.900s", text);
 }
 
-/* Whoever waits for this list waits in vain, also those that are no neighbours. */
+/* Ends the job for all ranks of the list, neighbours or not: none of them can get past the wait. */
 static hvd_status_t differ(struct hvd_mpi_arrival *a, int there, const struct word *word,
                            struct hvd_err *err)
 {
@@ -216,7 +216,7 @@ static hvd_status_t differ(struct hvd_mpi_arrival *a, int there, const struct wo
     return HVD_FAIL(err, HVD_ERR_GONE, 0, "%.900s", text);
 }
 
-/* A message; neighbour is -1 where it comes from another rank of the list. */
+/* Handles a message; neighbour is -1 where it comes from another rank of the list. */
 static hvd_status_t take(struct hvd_mpi_arrival *a, int neighbour, int there, struct word *word,
                          struct hvd_err *err)
 {
@@ -235,7 +235,7 @@ static hvd_status_t take(struct hvd_mpi_arrival *a, int neighbour, int there, st
     return HVD_OK;
 }
 
-/* All that has come from a rank; neighbour: which one it is, or -1. */
+/* Receives all messages of a rank; neighbour: its index, or -1. */
 static hvd_status_t receive(struct hvd_mpi_arrival *a, int neighbour, int there,
                             struct hvd_err *err)
 {
@@ -265,9 +265,9 @@ static bool is_neighbour(const struct hvd_mpi_arrival *a, int rank)
 }
 
 /*
- * A rank of the list that is no neighbour sends here when its own list is another one. A few of
- * them are looked at each time. Ranks that are not in the list may be early for another job: what
- * they have sent is left for that.
+ * A rank of the list that is no neighbour sends here only if its own list differs. Each call looks
+ * at a few of them. Ranks outside the list may be early for another job, so their messages stay
+ * unread.
  */
 static hvd_status_t receive_from_others(struct hvd_mpi_arrival *a, struct hvd_err *err)
 {
@@ -284,11 +284,11 @@ static hvd_status_t receive_from_others(struct hvd_mpi_arrival *a, struct hvd_er
     return st;
 }
 
-/* --- What comes of it ------------------------------------------------------------------------- */
+/* --- Warnings and losses ---------------------------------------------------------------------- */
 
 static double seconds(int64_t ns)
 {
-    const int64_t tenths = ns / 100000000; /* not more than passed */
+    const int64_t tenths = ns / 100000000; /* truncates: never more than has passed */
 
     return (double)tenths / 10;
 }
@@ -302,7 +302,7 @@ static void name_rank(const struct hvd_mpi_arrival *a, int neighbour, char *text
              host[0] ? " on host " : "", host);
 }
 
-/* What is known of a rank that is not heard: "has not answered for 60 seconds while ..." */
+/* Describes a silent rank: "has not answered for 60 seconds while ..." */
 static void describe(const struct hvd_mpi_arrival *a, const struct hvd_arrival_step *step,
                      char *text, size_t size)
 {
@@ -344,7 +344,7 @@ static hvd_status_t lose(struct hvd_mpi_arrival *a, const struct hvd_arrival_ste
     return end(a, step->neighbour, text, err);
 }
 
-/* Before ranks can be named: how long it takes. */
+/* Reports how long the wait takes, while ranks cannot be named. */
 static hvd_status_t look_unnamed(struct hvd_mpi_arrival *a, struct hvd_err *err)
 {
     const int64_t waited_ns = now_ns() - a->begun_ns;
@@ -417,7 +417,7 @@ hvd_status_t hvd_mpi_arrival_open(struct hvd_mpi_arrival *a,
     return look(a, err);
 }
 
-/* While this rank waits for all. */
+/* Looks at the messages while this rank waits for all. */
 static hvd_status_t look_around(struct hvd_mpi_arrival *a, struct hvd_err *err)
 {
     const hvd_status_t st = look(a, err);
@@ -452,11 +452,11 @@ hvd_status_t hvd_mpi_arrival_attend(struct hvd_mpi_arrival *a, hvd_aside_fn fn, 
         hvd_free(ctx);
     hvd_mpi_lose();
     if (err)
-        err->status = HVD_ERR_GONE; /* whatever it was */
+        err->status = HVD_ERR_GONE; /* replaces any other status */
     return HVD_ERR_GONE;
 }
 
-/* Before the next look of the last wait, which is a short one as a rule. */
+/* Pauses before the next look of the last wait, which is short as a rule. */
 static void rest(unsigned n_looks)
 {
     if (n_looks < YIELDS)

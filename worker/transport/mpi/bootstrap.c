@@ -1,6 +1,6 @@
 /*
- * A job begins over MPI: the transport's own start (mpi.c), watched (arrival.c), and what the
- * ranks tell each other before there is an engine.
+ * Begins a job over MPI: the transport's own start (mpi.c), watched (arrival.c), and the exchanges
+ * of the ranks before there is an engine.
  */
 #include "worker/transport/mpi/bootstrap.h"
 
@@ -11,10 +11,10 @@
 #include "worker/transport/mpi/comms.h"
 
 struct mpi_bootstrap {
-    struct hvd_bootstrap base; /* first: it is what the port sees */
+    struct hvd_bootstrap base; /* first: callers see only this part */
     struct hvd_bootstrap_options options;
     struct hvd_mpi_arrival *arrival; /* owned */
-    bool is_left;                    /* a call may still use all of it */
+    bool is_left;                    /* a call may still use the whole struct */
 };
 
 static struct mpi_bootstrap *self(struct hvd_bootstrap *b)
@@ -38,7 +38,7 @@ static hvd_status_t check(int rc, struct hvd_err *err)
     return HVD_FAIL(err, HVD_ERR_SYSTEM, rc, "%.*s", len, text);
 }
 
-/* What says that a call is left behind. */
+/* Notes when a call was left behind; returns st. */
 static hvd_status_t note(struct mpi_bootstrap *b, hvd_status_t st)
 {
     b->is_left = b->is_left || st == HVD_ERR_GONE;

@@ -3,11 +3,11 @@
 
 #include "worker/transport/bootstrap.h"
 
-/* Ranks that a launcher of MPI has started. Groups are communicators: the job is that of the first
- * one, the others are process sets. */
+/* The bootstrap of ranks that a launcher of MPI has started. Groups are communicators: the first
+ * one is the job, the others are process sets. */
 extern const struct hvd_bootstrap_provider hvd_mpi_bootstrap;
 
-/* Whether it is of hvd_mpi_bootstrap, so that its transport has communicators. */
+/* Whether hvd_mpi_bootstrap created it, so that its transport has communicators. */
 bool hvd_mpi_bootstrap_is(const struct hvd_bootstrap *b);
 
 #endif

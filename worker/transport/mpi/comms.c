@@ -1,6 +1,6 @@
 /*
- * Communicators of the program as ranks of the job, and as process sets to begin with. Called while
- * no other thread calls MPI for us, or under MPI_THREAD_MULTIPLE; nothing is kept.
+ * Communicators of the program as ranks of the job, and as process sets that exist from the start.
+ * Called while no other thread calls MPI for this library, or under MPI_THREAD_MULTIPLE; no state.
  */
 #include "worker/transport/mpi/comms.h"
 
@@ -21,7 +21,7 @@ static hvd_status_t fail(struct hvd_err *err, int rc, const char *what)
     return HVD_FAIL(err, HVD_ERR_SYSTEM, rc, "%s: %.*s", what, len, text);
 }
 
-/* The ranks in `to` of all members of `from`. */
+/* Translates all members of `from` to ranks in `to`. */
 static int translate(MPI_Group from, MPI_Group to, int n, int *ranks)
 {
     int *own = hvd_malloc((size_t)n, sizeof(*own));
@@ -67,7 +67,8 @@ hvd_status_t hvd_mpi_comms_ranks(const struct hvd_transport *job, const void *co
     return HVD_OK;
 }
 
-/* The lowest rank of this rank's communicator at an index of the array, or why there is none. */
+/* The lowest rank of this rank's communicator at an index of the array, or NOT_A_MEMBER or
+ * NOT_LEGAL. */
 static int leader_of(const struct hvd_transport *job, MPI_Comm comm, int *ranks, int *n)
 {
     *n = 0;
@@ -81,7 +82,8 @@ static int leader_of(const struct hvd_transport *job, MPI_Comm comm, int *ranks,
     return ranks[0];
 }
 
-/* Every rank's leader at one index, into leaders; whether the communicators are as they seem. */
+/* Gathers every rank's leader at one index into leaders. Fails on every rank unless all
+ * communicators have consistent members. */
 static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int index,
                              int *leaders, struct hvd_err *err)
 {
@@ -109,7 +111,7 @@ static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int
                     index);
 }
 
-/* One index of the array: a set for each leader, in order. */
+/* Adds the sets at one index of the array: one for each leader, in order. */
 static void add_sets(const int *leaders, int size, struct hvd_bootstrap_sets *out, int *n_ranks)
 {
     for (int leader = 0; leader < size; leader++) {
@@ -123,7 +125,7 @@ static void add_sets(const int *leaders, int size, struct hvd_bootstrap_sets *ou
     }
 }
 
-/* Whether all ranks give as many. */
+/* Fails unless all ranks pass the same number of communicators. */
 static hvd_status_t agree_on_number(const struct hvd_transport *job, int n, struct hvd_err *err)
 {
     int extremes[2] = {n, -n};
@@ -145,14 +147,14 @@ hvd_status_t hvd_mpi_comms_sets_read(const struct hvd_transport *job, const void
     const size_t n_given = (size_t)n_comms;
     const int size = job->topology.size;
     int *leaders = hvd_malloc((size_t)size, sizeof(*leaders));
-    /* the program's may be gone when a call that was left behind goes on */
+    /* a copy: the program's array may be gone while a call that was left behind still runs */
     MPI_Comm *given = hvd_malloc(n_given, sizeof(MPI_Comm));
     struct hvd_bootstrap_sets sets = {.ranks = hvd_malloc(n_given * (size_t)size, sizeof(int)),
                                       .sizes = hvd_malloc(n_given * (size_t)size, sizeof(int))};
     hvd_status_t st = HVD_OK;
     int n_ranks = 0;
 
-    /* Without memory the others are left waiting: the launcher has to end them. */
+    /* A rank without memory leaves the others waiting: the launcher has to end them. */
     if (!leaders || !given || !sets.ranks || !sets.sizes)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for process sets");
     else

@@ -1,9 +1,9 @@
 /*
- * Collectives in MPI calls, but for allreduces in steps of our own (steps.c). All calls of a
- * collective are started at once: MPI wants the
- * collectives of a communicator in the same order on every rank, and only the start of one is
- * ordered. What MPI cannot count in an int goes in several calls; what it cannot scale or gather
- * from pieces is packed before and unpacked after.
+ * Moves collectives by calls of MPI, except for allreduces in steps of our own (steps.c). All calls
+ * of a collective are started at once: MPI needs the collectives of a communicator in the same
+ * order on every rank, and only their starts have an order. Where an int of MPI is too small for a
+ * count, the collective takes several calls. Where MPI cannot scale, or gather from pieces, the
+ * data is packed before and unpacked after.
  */
 #include "worker/transport/mpi/move.h"
 
@@ -14,7 +14,7 @@
 #include "worker/reduce/reduce.h"
 
 #define TAG 2
-#define COPY_BYTES ((int64_t)16 << 20) /* in a call, of what is only copied */
+#define COPY_BYTES ((int64_t)16 << 20) /* per call that only copies */
 
 static size_t width_of(const struct hvd_collective *c)
 {
@@ -39,7 +39,7 @@ void hvd_mpi_move_destroy(struct hvd_mpi_move *mv)
     }
 }
 
-/* A move for so many calls; NULL when out of memory. */
+/* A move with room for so many calls, reused or new; NULL when out of memory. */
 static struct hvd_mpi_move *take_move(struct hvd_mpi_mover *mover, int64_t n_calls)
 {
     for (struct hvd_mpi_move **at = &mover->spare; *at; at = &(*at)->next) {
@@ -88,7 +88,7 @@ static bool reserve_counts(struct hvd_mpi_move *mv, int size)
     return true;
 }
 
-/* Elements in a call: of a broadcast or alltoall fewer, so that its way can be seen. */
+/* Elements per call. A broadcast or alltoall has fewer, so that its progress can be seen. */
 static int64_t call_elements(const struct hvd_mpi_mover *m, const struct hvd_collective *c)
 {
     const int64_t most = COPY_BYTES / (int64_t)width_of(c);
@@ -108,7 +108,7 @@ static int64_t chunk_at(int64_t in_call, int64_t count, int64_t at)
     return count - at < in_call ? count - at : in_call;
 }
 
-/* What is to be started, where. */
+/* A collective to start, and its channel. */
 struct job {
     const struct hvd_mpi_mover *mover;
     struct hvd_mpi_channel channel;
@@ -151,8 +151,8 @@ static bool is_prescaled(const struct hvd_collective *c)
     return c->scaling.prescale != 1;
 }
 
-/* In MPI's own calls, in place: ranks that pass MPI_IN_PLACE and ranks that do not may not meet in
- * a call, and a rank does not know of the others whether their outputs are their inputs. */
+/* Starts MPI's own calls, always in place. Ranks with and without MPI_IN_PLACE must not meet in a
+ * call, and a rank does not know whether the outputs of others are their inputs. */
 static int start_calls(const struct job *j, char *data)
 {
     const struct hvd_collective *c = j->c;
@@ -183,7 +183,7 @@ static int start_allreduce(const struct job *j)
     return start_calls(j, c->output);
 }
 
-/* Too large for one call: every rank's part is reduced to it. */
+/* Reduces every rank's part to that rank, where one call cannot take all parts. */
 static int start_scatter_by_parts(const struct job *j, const char *input)
 {
     const struct hvd_collective *c = j->c;
@@ -231,7 +231,7 @@ static int start_scatter(const struct job *j)
 
 /* --- Copies ----------------------------------------------------------------------------------- */
 
-/* One broadcast of `count` elements at `data`, in as many calls as it takes. */
+/* Starts one broadcast of `count` elements at `data`, in as many calls as necessary. */
 static int start_cast(const struct job *j, int root, char *data, int64_t count)
 {
     const int64_t in_call = call_elements(j->mover, j->c);
@@ -263,8 +263,8 @@ static int64_t sum_of(const int64_t *counts, int size)
     return sum;
 }
 
-/* This rank's part of an allgather to where it belongs; it may lie there, or where other parts will
- * come. */
+/* Copies this rank's part of an allgather to its place in the output. It may lie there already, or
+ * where other parts will arrive. */
 static void copy_to_output(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
@@ -274,7 +274,7 @@ static void copy_to_output(const struct job *j)
         memmove(own, c->input, (size_t)c->count * width_of(c));
 }
 
-/* An allgather too large for one call: every rank broadcasts its part into place. */
+/* Gathers by a broadcast of every rank's part, where one call cannot take all parts. */
 static int start_gather_by_parts(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
@@ -308,8 +308,8 @@ static int start_gather(const struct job *j)
                                       hvd_mpi_type(c->dtype), j->channel.comm, next_request(j)));
 }
 
-/* Messages between this rank and another one, chunks in order: out of `from`, or into `into` when
- * `from` is NULL. */
+/* Starts the messages between this rank and another one, chunks in order: sends `from`, or receives
+ * into `into` when `from` is NULL. */
 static int start_exchange(const struct job *j, int peer, const char *from, char *into,
                           int64_t count)
 {
@@ -360,7 +360,7 @@ static int start_alltoall(const struct job *j)
 
 /* --- All of them ------------------------------------------------------------------------------ */
 
-/* MPI calls that the collective takes at most. */
+/* An upper bound of the MPI calls that the collective takes. */
 static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_channel channel,
                        const struct hvd_collective *c)
 {

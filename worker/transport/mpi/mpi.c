@@ -1,9 +1,9 @@
 /*
- * The MPI transport. Control messages are point-to-point on one duplicated communicator, data moves
- * in nonblocking calls on another and on one for each process set (move.c), so every function
- * returns at once. All calls come from one thread at a time (the engine's progress owner), which is
- * why MPI_THREAD_SERIALIZED is enough when MPI is ours. Errors are returned by MPI
- * (MPI_ERRORS_RETURN) and converted here.
+ * The MPI transport. Control messages are point-to-point on one duplicated communicator. Data moves
+ * in nonblocking calls on another one, and on one for each process set (move.c), so every function
+ * returns at once. One thread at a time makes all calls (the engine's progress owner).
+ * MPI_THREAD_SERIALIZED is therefore enough when this file initialises MPI. MPI returns its errors
+ * (MPI_ERRORS_RETURN), and this file converts them.
  */
 #include "worker/transport/mpi/mpi.h"
 
@@ -18,13 +18,13 @@
 #include "worker/transport/mpi/room.h"
 
 #define TAG 1
-#define SET_TAG 100 /* of the messages that make a communicator of some ranks */
+#define SET_TAG 100 /* of the messages by which some ranks make a communicator */
 #define SET_TAGS 10000
 #define HOST_LEN 64
 #define MESSAGE_LEN_MAX (1 << 30)
 #define CHUNK_DEFAULT ((int64_t)1 << 27) /* at most 1 GiB in one MPI call */
 
-/* A control message on its way out. Kept for the next one. */
+/* A control message being sent. Finished ones are reused. */
 struct outgoing {
     struct outgoing *next;
     MPI_Request request;
@@ -32,7 +32,7 @@ struct outgoing {
     char data[];
 };
 
-/* A process set, but for set 0. */
+/* A process set other than set 0. */
 struct mpi_set {
     struct mpi_set *next;
     uint32_t id;
@@ -48,20 +48,20 @@ struct mpi_transport {
     struct hvd_mpi_mover mover;
     struct outgoing *outgoing;
     struct outgoing *spare;         /* owned */
-    struct hvd_mpi_move *abandoned; /* MPI may still use them: freed at the end */
+    struct hvd_mpi_move *abandoned; /* MPI may still use them, so they are freed at the end */
     char *hosts;                    /* HOST_LEN bytes a rank; owned */
     struct hvd_inbound incoming;
-    MPI_Request incoming_request; /* MPI_REQUEST_NULL: nothing is coming in */
-    char *inbox;                  /* of the last message, for the next one; owned; may be NULL */
+    MPI_Request incoming_request; /* MPI_REQUEST_NULL: no message is coming in */
+    char *inbox;                  /* memory of the last message, for reuse; owned; may be NULL */
     size_t inbox_room;
     size_t incoming_room;
 };
 
-/* Whether hvd_mpi_create has initialised MPI, which it does once in a process. */
+/* Whether hvd_mpi_create has initialised MPI, which can happen once per process. */
 static bool is_mpi_ours;
 
-/* Whether a job ended otherwise than in agreement. A rank may be gone, and everything that is
- * collective, MPI_Finalize included, may wait for it for ever. */
+/* Whether a job ended without agreement. A rank may be gone then, and all collective calls,
+ * MPI_Finalize included, may wait for it for ever. */
 static bool is_mpi_lost;
 
 static struct mpi_transport *self(struct hvd_transport *t)
@@ -69,7 +69,7 @@ static struct mpi_transport *self(struct hvd_transport *t)
     return (struct mpi_transport *)t;
 }
 
-/* Converts an MPI error; `what` is the call that failed. */
+/* Converts an MPI error; `what` is the failed call. */
 static hvd_status_t fail(struct hvd_err *err, int rc, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -102,7 +102,7 @@ static hvd_status_t reap_outgoing(struct mpi_transport *m, struct hvd_err *err)
     return HVD_OK;
 }
 
-/* A message with room for so many bytes; NULL when out of memory. */
+/* A message with room for so many bytes, reused or new; NULL when out of memory. */
 static struct outgoing *take_outgoing(struct mpi_transport *m, size_t len)
 {
     for (struct outgoing **at = &m->spare; *at; at = &(*at)->next) {
@@ -139,7 +139,7 @@ static hvd_status_t mpi_send(struct hvd_transport *t, int to, const void *data, 
     return reap_outgoing(m, err);
 }
 
-/* What goes wrong here is found again by whoever waits for the peer. */
+/* Ignores failures: the code that waits for the peer meets them again. */
 static void mpi_flush(struct hvd_transport *t)
 {
     if (self(t)->outgoing && reap_outgoing(self(t), NULL) != HVD_OK)
@@ -160,12 +160,12 @@ static char *take_inbox(struct mpi_transport *m, size_t len)
     return hvd_malloc(len, 1);
 }
 
-/* Keeps the memory of the message that was received last. */
+/* Keeps the memory of the message received last. */
 static void mpi_recycle(struct hvd_transport *t, struct hvd_inbound *in)
 {
     struct mpi_transport *m = self(t);
 
-    /* While the next message comes in, incoming_room is that one's. */
+    /* During a receive, incoming_room belongs to the message that is coming in. */
     if (m->incoming_request != MPI_REQUEST_NULL || m->inbox) {
         hvd_free(in->data);
     } else {
@@ -221,7 +221,7 @@ static hvd_status_t mpi_receive(struct hvd_transport *t, struct hvd_inbound *in,
 
 /* --- Collectives ------------------------------------------------------------------------------ */
 
-/* Who moves the tensors of a process set; NULL when there is no such set. */
+/* Finds the channel of a process set; NULL when there is no such set. */
 static struct hvd_mpi_channel *find_channel(struct mpi_transport *m, uint32_t id)
 {
     struct mpi_set *set = m->sets;
@@ -284,7 +284,7 @@ static void mpi_abandon(struct hvd_transport *t, struct hvd_collective *c)
     c->_state = NULL;
 }
 
-/* From ranks of a communicator to those of the job. */
+/* Translates ranks of a communicator to those of the job. */
 static int translate(struct mpi_transport *m, MPI_Comm comm, int *ranks, int n)
 {
     MPI_Group members = MPI_GROUP_NULL;
@@ -394,7 +394,7 @@ static void free_outgoing(struct outgoing *o)
     }
 }
 
-/* Frees what is ours in memory; the requests are complete or MPI is finalised. */
+/* Frees our own memory; the requests are complete or MPI is finalised. */
 static void free_transport(struct mpi_transport *m)
 {
     free_outgoing(m->outgoing);
@@ -416,7 +416,7 @@ static bool mpi_destroy(struct hvd_transport *t, bool clean)
 {
     struct mpi_transport *m = self(t);
 
-    /* Freeing a communicator is collective: only when all ranks do it. */
+    /* Freeing a communicator is collective, so it needs all ranks. */
     if (clean) {
         for (struct outgoing *o = m->outgoing; o; o = o->next)
             MPI_Wait(&o->request, MPI_STATUS_IGNORE);
@@ -429,7 +429,7 @@ static bool mpi_destroy(struct hvd_transport *t, bool clean)
     if (clean && m->owns_mpi)
         MPI_Finalize();
     is_mpi_lost = is_mpi_lost || !clean;
-    /* MPI may still write to what is moving, and read what is sent: that memory must stay. */
+    /* MPI may still write to moving data, and read sent data: that memory must stay. */
     const bool is_quiet = clean || (!m->abandoned && !m->outgoing &&
                                     m->incoming_request == MPI_REQUEST_NULL && !t->is_left);
     if (is_quiet)
@@ -495,7 +495,8 @@ static const char *level_name(int level)
     }
 }
 
-/* MPI_Finalize removes the attributes of this communicator before anything else. */
+/* Called by MPI_Finalize, which removes the attributes of this communicator before anything
+ * else. */
 static int note_finalise(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm;
@@ -506,8 +507,8 @@ static int note_finalise(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Whoever finalises MPI, horovodrun is to know: others may wait for this rank then. Without that
- * the job is as it is. */
+/* Lets horovodrun see that this process finalises MPI, by us or by the program: other ranks may
+ * then wait for it. If that fails, the job runs without. */
 static void watch_finalise(void)
 {
     static bool is_watched;
@@ -519,7 +520,7 @@ static void watch_finalise(void)
     is_watched = MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) == MPI_SUCCESS;
 }
 
-/* Initialises MPI, or finds it initialised; judges the thread level. */
+/* Initialises MPI, unless the program did, and checks the thread level. */
 static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread, bool has_comm,
                               struct hvd_err *err)
 {
@@ -571,7 +572,7 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
         level_name(level), m->owns_mpi ? "MPI_THREAD_SERIALIZED" : "MPI_THREAD_MULTIPLE");
 }
 
-/* Every rank learns the host of every other one: whoever names a rank names its host. */
+/* Gathers the host of every rank, so that messages can name it beside the rank. */
 static int learn_hosts(struct mpi_transport *m)
 {
     char here[HOST_LEN] = "";
@@ -609,7 +610,7 @@ static int learn_topology(struct mpi_transport *m)
     return rc;
 }
 
-/* The two communicators, from the one that was chosen. Errors on them are returned. */
+/* Duplicates the chosen communicator twice. Errors on the copies are returned. */
 static int duplicate(struct mpi_transport *m, MPI_Comm from)
 {
     int rc = MPI_Comm_dup(from, &m->control);
@@ -629,7 +630,7 @@ static int duplicate(struct mpi_transport *m, MPI_Comm from)
     return rc;
 }
 
-/* Our communicators, from some of the ranks of a communicator. */
+/* Makes our communicators from some of the ranks of a communicator. */
 static hvd_status_t make_from_some(struct mpi_transport *m, MPI_Comm from,
                                    const struct hvd_mpi_options *options, struct hvd_err *err)
 {
@@ -644,7 +645,7 @@ static hvd_status_t make_from_some(struct mpi_transport *m, MPI_Comm from,
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
 }
 
-/* Our communicators; the program's keeps its error handler. */
+/* Makes our communicators; the program's keeps its error handler. */
 static hvd_status_t make_communicators(struct mpi_transport *m,
                                        const struct hvd_mpi_options *options, struct hvd_err *err)
 {
@@ -668,13 +669,13 @@ static hvd_status_t make_communicators(struct mpi_transport *m,
     return st;
 }
 
-/* Who is where. */
+/* Gathers the hosts and learns the topology. */
 static hvd_status_t learn(struct mpi_transport *m, struct hvd_err *err)
 {
     int rc;
 
     m->hosts = hvd_calloc((size_t)m->base.topology.size, HOST_LEN);
-    if (!m->hosts) /* the others are about to send: this process cannot go on alone */
+    if (!m->hosts) /* the others are about to send, so this process cannot go on alone */
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the names of the hosts");
     rc = learn_hosts(m);
     if (rc == MPI_SUCCESS)
@@ -682,10 +683,10 @@ static hvd_status_t learn(struct mpi_transport *m, struct hvd_err *err)
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
 }
 
-/* The calls that wait for all ranks, in turn. */
+/* Arguments of the calls that wait for all ranks, which run one after the other. */
 struct meeting {
     struct mpi_transport *m;
-    struct hvd_mpi_options options; /* `ranks` and `comm` are read before it waits */
+    struct hvd_mpi_options options; /* `ranks` and `comm` are read before the wait */
 };
 
 static hvd_status_t make_step(void *ctx, struct hvd_err *err)
@@ -724,7 +725,8 @@ static bool can_attend(const struct mpi_transport *m)
     return m->base.topology.threads_multiple && !m->base.topology.thread_bound;
 }
 
-/* Before a message goes to such a rank: MPI would end the process for one that does not exist. */
+/* Checks the ranks before a message is sent to them: MPI would end the process for a rank that does
+ * not exist. */
 static hvd_status_t check_ranks(const struct hvd_mpi_options *options, struct hvd_err *err)
 {
     const MPI_Comm given = options->comm ? *(const MPI_Comm *)options->comm : MPI_COMM_WORLD;
@@ -736,8 +738,8 @@ static hvd_status_t check_ranks(const struct hvd_mpi_options *options, struct hv
     return hvd_rank_list_check(options->ranks, options->n_ranks, size, err);
 }
 
-/* Where MPI is ours nobody else sends on MPI_COMM_WORLD so far, and ranks are named from the start.
- * A process that is not in its list fails in make_communicators. */
+/* Opens the watch on MPI_COMM_WORLD. Where MPI is ours, no other code has sent on it so far, so
+ * ranks are named from the start. A process that is not in its list fails in make_communicators. */
 static hvd_status_t open_on_world(const struct mpi_transport *m,
                                   const struct hvd_mpi_options *options, struct hvd_err *err)
 {
@@ -762,7 +764,7 @@ static hvd_status_t open_on_world(const struct mpi_transport *m,
     return hvd_mpi_arrival_open(options->arrival, &ranks, err);
 }
 
-/* Else from where the job has a communicator of its own. */
+/* Opens the watch later, on the job's own communicator. */
 static hvd_status_t open_on_own(const struct mpi_transport *m, struct hvd_mpi_arrival *arrival,
                                 struct hvd_err *err)
 {
@@ -775,7 +777,7 @@ static hvd_status_t open_on_own(const struct mpi_transport *m, struct hvd_mpi_ar
     return hvd_mpi_arrival_open(arrival, &ranks, err);
 }
 
-/* Our communicators and who is where, together with the others. */
+/* Makes our communicators and learns the topology, together with the other ranks. */
 static hvd_status_t meet(struct mpi_transport *m, const struct hvd_mpi_options *options,
                          struct hvd_err *err)
 {
@@ -791,7 +793,7 @@ static hvd_status_t meet(struct mpi_transport *m, const struct hvd_mpi_options *
     if (st == HVD_OK)
         st = attend(m, options, make_step, err);
     if (st == HVD_ERR_INVALID && arrival && hvd_mpi_arrival_is_open(arrival))
-        hvd_mpi_lose(); /* others have messages of this list that they will not read */
+        hvd_mpi_lose(); /* other ranks never read their messages of this list */
     if (st == HVD_OK && arrival && !hvd_mpi_arrival_is_open(arrival))
         st = open_on_own(m, arrival, err);
     return st == HVD_OK ? attend(m, options, learn_step, err) : st;

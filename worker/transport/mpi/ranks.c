@@ -1,7 +1,7 @@
 /*
- * A communicator of the ranks that the program lists. MPI wants the same list from all of them, and
- * hangs where the orders differ. So the ranks meet in ascending order, compare their lists, and
- * take the order of the lists after that.
+ * Makes a communicator of the ranks that the program lists. MPI needs the same list from all of
+ * them, and hangs where the orders differ. So the ranks meet in ascending order, compare their
+ * lists, and then take the order of the lists.
  */
 #include "worker/transport/mpi/ranks.h"
 
@@ -15,14 +15,14 @@
 #include "worker/core/rank_list.h"
 #include "worker/core/types.h"
 
-#define TAG 100 /* of the messages that make a communicator of some ranks */
+#define TAG 100 /* of the messages by which some ranks make a communicator */
 
 struct choice {
     MPI_Comm from;
     struct hvd_rank_list list;
     int *sorted; /* owned */
     int n;
-    int position; /* of this process in the list; -1: it is not there */
+    int position; /* of this process in the list; -1: it is not in it */
 };
 
 static int compare_ints(const void *a, const void *b)
@@ -50,7 +50,7 @@ static int make_sorted(const struct choice *c, MPI_Comm *out)
     return rc;
 }
 
-/* The first process whose list is another one than that of process 0, on all of them; 0: none. */
+/* The first process whose list differs from that of process 0, the same on all of them; 0: none. */
 static int find_other(const uint64_t *digests, int n)
 {
     for (int i = 1; i < n; i++)
@@ -59,7 +59,7 @@ static int find_other(const uint64_t *digests, int n)
     return 0;
 }
 
-/* Both lists, on all processes. */
+/* Broadcasts both lists and explains the difference, on all processes. */
 static int explain(const struct choice *c, MPI_Comm comm, int other, char *text)
 {
     struct hvd_rank_list lists[2] = {c->list, c->list};
@@ -74,7 +74,7 @@ static int explain(const struct choice *c, MPI_Comm comm, int other, char *text)
     return rc;
 }
 
-/* Compares the lists of all, which writes into text where they differ. */
+/* Compares the lists of all ranks; where they differ, writes the explanation into text. */
 static int compare(const struct choice *c, MPI_Comm comm, uint64_t *digests, char *text)
 {
     int rc = MPI_Allgather(&c->list.digest, 1, MPI_UINT64_T, digests, 1, MPI_UINT64_T, comm);

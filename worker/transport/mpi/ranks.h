@@ -4,11 +4,11 @@
 #include "base/status.h"
 
 /*
- * Some ranks of a communicator as one of their own, an MPI_Comm *out that is the caller's
- * afterwards: all of them call this, and nobody else. `ranks`, which exist and of which none is
- * given twice, is read before it waits. Errors on the communicator are returned. HVD_ERR_INVALID on
- * all of them when they pass the ranks in different orders, with both; or here when this process is
- * not one of them. HVD_ERR_NOMEM, HVD_ERR_SYSTEM.
+ * Makes a communicator of some ranks of another one. Exactly these ranks call it; the caller owns
+ * the MPI_Comm *out. All `ranks` exist and are distinct; they are read before the wait. The
+ * communicator returns its errors. HVD_ERR_INVALID on all ranks when they pass different orders,
+ * which err shows. HVD_ERR_INVALID here alone when this process is not in the list. HVD_ERR_NOMEM,
+ * HVD_ERR_SYSTEM.
  */
 hvd_status_t hvd_mpi_ranks_choose(const void *from, const int *ranks, int n_ranks, void *out,
                                   struct hvd_err *err);

@@ -1,7 +1,8 @@
 /*
- * A full folder for temporary files, before MPI_Init. A rank reads what its launcher's PMIx has
- * written there: of a full folder Open MPI 4 leaves empty files. A process alone starts a launcher
- * of its own, whose PMIx allocates 8 MiB at once with Open MPI 4 and nothing with Open MPI 5.
+ * Detects, before MPI_Init, a folder for temporary files without room. A rank reads the files that
+ * its launcher's PMIx has written there: in a full folder Open MPI 4 leaves them empty. A process
+ * alone starts a launcher of its own. Its PMIx allocates 8 MiB at once with Open MPI 4 and nothing
+ * with Open MPI 5.
  */
 #include "worker/transport/mpi/room.h"
 
@@ -20,7 +21,7 @@
 #define SEGMENT "initial-pmix_shared-segment-0"
 #define REMEDY "remove files there, or set TMPDIR to a folder with room"
 
-/* Whether the launcher could not write what ranks are to read in the folder. */
+/* Whether the launcher had no room for the files that ranks read in the folder. */
 static bool is_empty(const char *folder)
 {
     struct stat about;
@@ -30,7 +31,7 @@ static bool is_empty(const char *folder)
            stat(path, &about) == 0 && about.st_size == 0;
 }
 
-/* Where Open MPI keeps the files of a process alone. */
+/* The folder in which Open MPI keeps the files of a process alone. */
 static const char *place_alone(void)
 {
     static const char *const names[] = {"OMPI_MCA_orte_tmpdir_base",
@@ -42,7 +43,7 @@ static const char *place_alone(void)
     return "/tmp";
 }
 
-/* Whether a process alone cannot begin with what is left there. */
+/* Whether the room left is too small for a process alone. */
 static bool is_full(const char *place)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";

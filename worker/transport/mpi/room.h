@@ -4,9 +4,9 @@
 #include "base/status.h"
 
 /*
- * To be called before MPI is initialised: whether the folder for temporary files has room for what
- * MPI keeps there. Without it Open MPI ends the process with errors of its own, or hangs.
- * HVD_ERR_SYSTEM names the folder and what to do. What cannot be found out counts as room.
+ * Checks, before MPI is initialised, that the folder for temporary files has room for MPI's files.
+ * Otherwise Open MPI would end the process with errors of its own, or hang. HVD_ERR_SYSTEM names
+ * the folder and the remedy. Where the room cannot be determined, returns HVD_OK.
  */
 hvd_status_t hvd_mpi_check_room(struct hvd_err *err);
 

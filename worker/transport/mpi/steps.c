@@ -1,7 +1,7 @@
 /*
- * Allreduces by algorithms of our own, in messages: a payload goes in chunks, each on its way
- * through the steps of a schedule (algorithm.h), a few at once, so that while one adds up another
- * is on the wire. A chunk moves on when somebody tests it; nobody waits here. Chunks of all
+ * Allreduces by algorithms of our own, in messages. A payload is cut into chunks, which pass the
+ * steps of a schedule (algorithm.h). A few chunks are under way at once, so that one is on the wire
+ * while another adds up. A chunk moves on in calls of test; no function waits. Chunks of all
  * collectives of a communicator have tags of their own, since ranks may be at different ones.
  */
 #include <limits.h>
@@ -14,7 +14,7 @@
 #define TAGS 16384 /* MPI guarantees 32767 of them */
 #define CHUNK_BYTES ((int64_t)1 << 20)
 #define BLOCK_BYTES                                                                                \
-    ((int64_t)64 << 10) /* of a ring: shorter messages are not worth their latency */
+    ((int64_t)64 << 10) /* of a ring: shorter messages cost more latency than they gain */
 
 static char *data_of(const struct hvd_collective *c, const struct hvd_mpi_move *mv)
 {
@@ -32,7 +32,7 @@ static int64_t steps_elements(const struct hvd_mpi_mover *mover, int n_ranks, si
     return elements < mover->chunk_elements ? elements : mover->chunk_elements;
 }
 
-/* Sends and receives what the chunk's step says. */
+/* Posts the receive and the send of the chunk's current step. */
 static int post(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_chunk *chunk)
 {
     const struct hvd_exchange *x = &chunk->exchange;
@@ -50,7 +50,7 @@ static int post(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_ch
     return rc;
 }
 
-/* Steps on as far as it goes without waiting. */
+/* Passes as many steps as possible without waiting. */
 static int move_on(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_move *mv,
                    struct hvd_mpi_chunk *chunk)
 {
@@ -88,7 +88,7 @@ static bool reserve_room(struct hvd_mpi_chunk *chunk, size_t bytes)
     return chunk->room != NULL;
 }
 
-/* The next chunk on its way. */
+/* Starts the next chunk. */
 static int begin(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                  struct hvd_mpi_move *mv, struct hvd_mpi_chunk *chunk)
 {

@@ -1,7 +1,7 @@
 /*
- * MPI calls an operation with nothing but two buffers, a count and its own type, so there is a
- * function for each of ours. They run inside MPI's progress, in the engine's progress owner. MPI's
- * own operations are not used: what they make of an overflow or a NaN is not defined, and differs
+ * MPI calls an operation with nothing but two buffers, a count and its own type, so each of our
+ * operations has a function. They run inside MPI's progress, in the engine's progress owner. MPI's
+ * own operations are not used: their results for an overflow or a NaN are undefined, and differ
  * between MPI's builds (Open MPI's vectorised sums of 8 and 16 bits saturate).
  */
 #include "worker/transport/mpi/types.h"

@@ -6,23 +6,24 @@
 #include "worker/core/types.h"
 
 /*
- * Element types and reductions as MPI knows them. All are computed by our kernels: MPI has no half
- * precision, and leaves open what NaN does and what an integer does that overflows.
+ * Element types and reductions as MPI types and operations. Our kernels compute all of them: MPI
+ * has no half precision, and does not define NaN or the overflow of integers.
  */
 struct hvd_mpi_ops {
-    MPI_Op ops[HVD_DTYPES][HVD_PRODUCT + 1]; /* MPI_OP_NULL: an average, or Adasum */
+    MPI_Op ops[HVD_DTYPES][HVD_PRODUCT + 1]; /* MPI_OP_NULL: for an average, and for Adasum */
 };
 
-/* Registers the operations. Returns an MPI error code; what was registered is freed then. */
+/* Registers the operations. Returns an MPI error code; on failure it frees those it had
+ * registered. */
 int hvd_mpi_ops_init(struct hvd_mpi_ops *ops);
 
-/* Frees them; before MPI_Finalize. */
+/* Frees the operations; to be called before MPI_Finalize. */
 void hvd_mpi_ops_fini(struct hvd_mpi_ops *ops);
 
-/* The MPI type that moves elements of a type. */
+/* The MPI type that moves elements of dtype. */
 MPI_Datatype hvd_mpi_type(enum hvd_dtype dtype);
 
-/* The operation that reduces them. */
+/* The operation that reduces elements of dtype. */
 MPI_Op hvd_mpi_op(const struct hvd_mpi_ops *ops, enum hvd_dtype dtype, enum hvd_reduce reduce);
 
 #endif

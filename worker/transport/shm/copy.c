@@ -1,6 +1,6 @@
 /*
- * Broadcast, allgather and alltoall through shared memory: in each round the ranks that have
- * something put a part of it into their stages, and those that want it copy it out.
+ * Broadcast, allgather and alltoall through shared memory. In each round the sending ranks put a
+ * part of their data into their stages, and the receiving ranks copy it out.
  */
 #include <string.h>
 
@@ -46,7 +46,7 @@ static void put(struct hvd_shm *s, const struct hvd_shm_move *mv, int64_t at, co
 
 /* --- Broadcast -------------------------------------------------------------------------------- */
 
-/* Where the root's part of this round lies: behind its flag, or in its stage. */
+/* The area of the root's part in this round: behind its flag, or its stage. */
 static char *root_area(const struct hvd_shm *s, const struct hvd_shm_move *mv)
 {
     if ((size_t)mv->total * width_of(mv) <= s->shape.small_bytes)
@@ -87,7 +87,7 @@ void hvd_shm_prepare_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 /* --- Allgather -------------------------------------------------------------------------------- */
 
-/* How many elements of a part of `count` this round moves. */
+/* The number of elements that this round moves, of a part of `count`. */
 static int64_t round_count(const struct hvd_shm_move *mv, int64_t count)
 {
     const int64_t left = count - mv->at;
@@ -143,7 +143,7 @@ void hvd_shm_prepare_allgather(struct hvd_shm *s, struct hvd_shm_move *mv)
             mv->total = c->counts[i];
     }
     mv->input = c->input;
-    if (c->input == c->output && c->count > 0) { /* the parts of others may land on it */
+    if (c->input == c->output && c->count > 0) { /* the parts of other ranks may overwrite it */
         char *own = (char *)c->output + (size_t)before * width;
         memmove(own, c->input, (size_t)c->count * width);
         mv->input = own;
@@ -155,8 +155,8 @@ void hvd_shm_prepare_allgather(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 /* --- Alltoall --------------------------------------------------------------------------------- */
 
-/* A rank knows what it sends and receives, but not the longest part of all, which says how many
- * rounds there are: the first round is for that. */
+/* Publishes this rank's counts. The longest part of all determines the number of rounds, and a rank
+ * knows only its own parts: so the first round exchanges the counts. */
 static void write_counts(struct hvd_shm *s, const struct hvd_shm_move *mv)
 {
     memcpy(hvd_shm_stage(s, s->base.topology.rank, s->round), mv->c->counts,

@@ -1,19 +1,19 @@
 /*
  * Allreduce of two ranks, and of one.
  *
- * Two ranks exchange whole chunks, and both reduce all of them: no more crosses between their
- * caches than if each reduced a half and handed the result over, and there is one thing to wait for
- * in a chunk instead of two. While a chunk is reduced the next one is put into the stage, line by
- * line in turn: reading the tensor waits for memory, reading the other's stage waits for its cache,
- * and so they wait together.
+ * Two ranks exchange whole chunks, and both reduce all of them. Their caches exchange no more bytes
+ * than if each rank reduced a half and handed the result over, and a chunk needs one wait instead
+ * of two. While a rank reduces a chunk, it puts the next one into the stage, line by line in turn:
+ * reading the tensor waits for memory, reading the other's stage waits for its cache, and the two
+ * waits overlap.
  *
  *     first chunk    write: all of it into my stage
  *     each chunk     read:  reduced with the other's stage into my output; the next one into my
  *                    stage of the next round
  *
- * The stage of the next round is free by then: the other has posted this round, so it is done with
- * reading the one before, which lay in the same area. Both take rank 0's elements first: the bits
- * are the same.
+ * The stage of the next round is free by then. The other rank has posted this round, so it has read
+ * the one before, which lay in the same area. Both ranks take rank 0's elements first, so they get
+ * the same bits.
  */
 #include <time.h>
 
@@ -22,15 +22,15 @@
 
 #define MIDDLE ((size_t)16 << 10)
 
-/* One chunk, on its way through. */
+/* One chunk while it is reduced. */
 struct exchange {
     const char *mine; /* my stage of this round */
     const char *theirs;
-    char *stage;         /* of the next round; NULL: this is the last chunk */
+    char *stage;         /* of the next round; NULL: this chunk is the last */
     int64_t at;          /* elements of the chunk done */
     int64_t count;       /* of the chunk */
     int64_t count_ahead; /* of the next chunk */
-    bool is_past;        /* which goes past the caches */
+    bool is_past;        /* the next chunk is written past the caches */
     struct hvd_payload ahead;
 };
 
@@ -52,7 +52,8 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What is learned from small ones says nothing about large ones. */
+/* Payloads of different sizes have different paces: measurements of small ones do not apply to
+ * large ones. */
 static struct hvd_shm_pace *pace_of(struct hvd_shm *s, const struct hvd_shm_move *mv)
 {
     const size_t bytes = (size_t)mv->total * mv->payload.width;
@@ -94,7 +95,8 @@ static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
         mv->spent_ns += now_ns();
 }
 
-/* Reduces `count` elements; own ones lie at `mine`. The pass may copy others on the way. */
+/* Reduces `count` elements with the peer's; this rank's lie at `mine`. The pass may also copy
+ * others. */
 static void reduce_with_peer(const struct hvd_shm *s, const struct hvd_shm_move *mv,
                              const char *mine, const char *theirs, struct hvd_reduce_pass *pass)
 {
@@ -111,13 +113,14 @@ static void reduce_with_peer(const struct hvd_shm *s, const struct hvd_shm_move 
     hvd_reduce_run(pass);
 }
 
-/* Elements of the next chunk that go along with n of this one. */
+/* The number of elements of the next chunk to stage along with n of this one. */
 static int64_t along(const struct exchange *x, int64_t n)
 {
     return x->count_ahead > x->at ? least(n, x->count_ahead - x->at) : 0;
 }
 
-/* A part of the chunk that lies in one piece, as may what goes along. How much. */
+/* Reduces a part of the chunk that lies in one piece, and stages the next chunk's along with it.
+ * Returns the number of elements. */
 static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchange *x,
                             const struct hvd_piece *part)
 {
@@ -143,7 +146,8 @@ static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct e
     return pass.count;
 }
 
-/* A part that lies in many pieces: they are together in my stage. How much. */
+/* Reduces a part that lies in many pieces: my stage has them in one run. Returns the number of
+ * elements. */
 static int64_t take_pieces(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchange *x)
 {
     const size_t width = mv->payload.width;
@@ -175,7 +179,7 @@ static void take_chunk(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchan
     hvd_shm_count(s, (size_t)x->count_ahead * width, 1, 1);
 }
 
-/* What the chunk took, where chunks are alike: not at the end, nor the first of many. */
+/* Records the time of a chunk that is comparable to others: not the last, nor the first of many. */
 static void learn(struct hvd_shm *s, const struct hvd_shm_move *mv, const struct exchange *x,
                   int64_t spent_ns)
 {
@@ -202,7 +206,7 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
         .ahead = mv->payload,
     };
 
-    if (me != 0) /* rank 0 tries, the other does as it did */
+    if (me != 0) /* rank 0 tries both ways, the other rank follows */
         pace->is_past = hvd_shm_cell(s, 0, s->round)->is_past;
     x.is_past = pace->is_past;
     x.count_ahead = least(mv->stride, mv->total - mv->at - x.count);

@@ -1,15 +1,15 @@
 /*
- * Tries the two ways in turn, a few chunks each, and takes the one whose fastest chunk was faster:
- * whatever disturbs a chunk makes it slower, so the fastest says what the way can do. The way past
- * the caches has to be faster by a fifth, as it is where it is worth it. Pure.
+ * Tries the two ways in turn, a few chunks each, and chooses the one whose fastest chunk was
+ * faster. A disturbance only makes a chunk slower, so the fastest one shows the speed of a way. The
+ * way past the caches has to be faster by a fifth; where it pays, it is. Pure.
  */
 #include "worker/transport/shm/pace.h"
 
-#define SKIPPED 3  /* the other rank has not changed its way yet */
-#define TRIED 12   /* those among them */
-#define WARMING 20 /* before the first trial: memory is touched for the first time */
-#define KEPT 1000  /* chunks until it is tried again: 64 MiB by default */
-#define PER 1024   /* bytes that a time is kept for */
+#define SKIPPED 3  /* chunks until the other rank follows */
+#define TRIED 12   /* chunks per trial, with the skipped ones */
+#define WARMING 20 /* chunks before the first trial, which touch memory for the first time */
+#define KEPT 1000  /* chunks until the next trial: 64 MiB by default */
+#define PER 1024   /* bytes for which a time is kept */
 
 bool hvd_shm_pace_asks(const struct hvd_shm_pace *pace)
 {

@@ -1,12 +1,12 @@
 /*
  * Reductions through shared memory.
  *
- * A small allreduce is one round: every rank puts its whole payload behind its flag, and every rank
- * reduces all of them. A larger one of two ranks is in exchange.c, of more in slices.c. A
- * reducescatter stages everything and each rank reduces its part.
+ * A small allreduce takes one round: every rank puts its whole payload behind its flag, and every
+ * rank reduces all of them. exchange.c has larger ones of two ranks, slices.c those of more. In a
+ * reducescatter every rank stages all its data, and each rank reduces its part.
  *
- * Every element is reduced in the order of the ranks, once, or by all of them with the same
- * operations: the bits are the same everywhere and in every run.
+ * Every element is reduced in the order of the ranks, once, or by all ranks with the same
+ * operations: the bits are the same on every rank and in every run.
  */
 #include <string.h>
 
@@ -15,8 +15,8 @@
 
 #define CACHE_LINE ((size_t)64)
 
-/* The same where nothing is scaled: as few steps as can be, because a small allreduce takes as long
- * as a line of the cache takes from one processor to the other. */
+/* Reduces without scaling in as few steps as possible: a small allreduce takes only as long as a
+ * cache line needs from one processor to the other. */
 static void fold_plain(const struct hvd_shm *s, const struct hvd_collective *c, void *out,
                        int64_t count)
 {
@@ -65,8 +65,8 @@ int64_t hvd_shm_part(const struct hvd_shm *s, size_t width)
 
 /* --- Small allreduce -------------------------------------------------------------------------- */
 
-/* What fits goes into the line of the flag. What does not goes behind it: the others look at the
- * flag all the time, so a line that is written twice would be taken away in between. */
+/* The area of a small payload: in the flag's line if it fits there, else behind it. The others poll
+ * the flag all the time, so they would take away a line that needs two writes. */
 static void *small_area(const struct hvd_shm *s, int rank, size_t bytes)
 {
     struct hvd_shm_cell *cell = hvd_shm_cell(s, rank, s->round);
@@ -150,7 +150,7 @@ void hvd_shm_prepare_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 /* --- Reducescatter ---------------------------------------------------------------------------- */
 
-/* How much of a rank's part this round moves. */
+/* The number of elements of a rank's part that this round moves. */
 static int64_t part_count(const struct hvd_shm_move *mv, int rank)
 {
     const int64_t left = mv->c->counts[rank] - mv->at;
@@ -158,7 +158,7 @@ static int64_t part_count(const struct hvd_shm_move *mv, int rank)
     return left < 0 ? 0 : left < mv->stride ? left : mv->stride;
 }
 
-/* Everything is staged, this rank's part too: the output may lie on top of the input. */
+/* Stages all parts, this rank's too, because the output may overlap the input. */
 static void write_parts(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     char *stage = hvd_shm_stage(s, s->base.topology.rank, s->round);

@@ -1,8 +1,8 @@
 /*
- * Control messages between ranks of one host: a ring for each ordered pair, so each end of a ring
- * belongs to one thread at a time and no lock is needed. A message is its length in 8 bytes and its
- * bytes, padded to 8. What does not fit waits in the sender's memory and follows at its next call;
- * the rings are large enough that this is rare.
+ * Control messages between ranks of one host. Each ordered pair of ranks has a ring, so each end of
+ * a ring belongs to one thread at a time and needs no lock. A message is its length in 8 bytes and
+ * its bytes, padded to 8. The part that does not fit waits in the sender's memory and follows at
+ * its next call; the rings are large enough that this is rare.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static size_t padded(size_t len)
 
 /* --- Sending ---------------------------------------------------------------------------------- */
 
-/* Copies into the ring at a position that counts all bytes ever written. */
+/* Copies into the ring. The position counts all bytes ever written. */
 static void copy_in(struct hvd_shm_ring *ring, size_t ring_bytes, uint64_t position,
                     const char *data, size_t len)
 {
@@ -41,7 +41,7 @@ static void copy_out(const struct hvd_shm_ring *ring, size_t ring_bytes, uint64_
     memcpy(data + first, ring->bytes, len - first);
 }
 
-/* A message and how much of it is in the ring. */
+/* A message, and the number of its bytes in the ring. */
 struct progress {
     const char *data;
     size_t len;
@@ -50,7 +50,7 @@ struct progress {
 
 #define HEAD SIZE_MAX
 
-/* Puts as much of a message as fits into the ring to a rank. Whether all of it is there. */
+/* Puts as much of a message as fits into the ring to a rank; whether all of it is there. */
 static bool push(struct hvd_shm *s, int to, struct progress *p)
 {
     struct hvd_shm_ring *ring = hvd_shm_ring(s, s->base.topology.rank, to);
@@ -120,7 +120,7 @@ hvd_status_t hvd_shm_send(struct hvd_transport *t, int to, const void *data, siz
     return HVD_OK;
 }
 
-/* The letters to one rank, as far as they go. */
+/* Moves the letters to one rank into its ring, as far as they fit. */
 static void flush_to(struct hvd_shm *s, int to)
 {
     while (s->letters[to]) {
@@ -157,8 +157,8 @@ bool hvd_shm_has_mail(const struct hvd_shm *s)
     return false;
 }
 
-/* Bytes to get for a message: short ones are all alike, so that any of them can use the memory of
- * any other. */
+/* The size of a message's allocation: short ones have the same size, so that each can reuse the
+ * memory of another. */
 static size_t room_for(size_t len)
 {
     return len < SHORT ? SHORT : len;
@@ -195,7 +195,7 @@ void hvd_shm_recycle(struct hvd_transport *t, struct hvd_inbound *in)
     in->data = NULL;
 }
 
-/* Takes what the ring from a rank has of its next message; HVD_OK once that is whole. */
+/* Takes the available bytes of the next message from a rank's ring; HVD_OK when it is complete. */
 static hvd_status_t pull(struct hvd_shm *s, int from, struct hvd_err *err)
 {
     struct hvd_shm_ring *ring = hvd_shm_ring(s, from, s->base.topology.rank);
@@ -229,7 +229,7 @@ static hvd_status_t pull(struct hvd_shm *s, int from, struct hvd_err *err)
     return a->n_received == a->len ? HVD_OK : HVD_INPROGRESS;
 }
 
-/* A rank that was found lost, once; what it sent was received before. */
+/* Reports each lost rank once, after all its messages. */
 static hvd_status_t tell_lost(struct hvd_shm *s, struct hvd_inbound *in, struct hvd_err *err)
 {
     for (int rank = 0; s->lost >= 0 && rank < s->shape.n_ranks; rank++) {
@@ -265,7 +265,7 @@ hvd_status_t hvd_shm_receive(struct hvd_transport *t, struct hvd_inbound *in, st
         }
         return st;
     }
-    hvd_status_t st = tell_lost(s, in, err); /* the rings are read out by now */
+    hvd_status_t st = tell_lost(s, in, err); /* the rings are empty by now */
     if (st == HVD_INPROGRESS)
         hvd_shm_check_alive(s);
     return st;

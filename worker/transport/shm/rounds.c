@@ -1,16 +1,16 @@
 /*
- * The collectives of a rank in the order they were started, round by round; shm_internal.h says
- * what a round is. Whoever calls start or test moves on whatever can be moved; nobody waits here
- * for longer than it takes a peer on another processor to write a flag.
+ * Runs the collectives of a rank in the order of their starts, round by round; shm_internal.h
+ * defines a round. Calls of start and test move all that can move. They wait no longer than a peer
+ * on another processor takes to write a flag.
  */
 #include <utlist.h>
 
 #include "base/mem.h"
 #include "worker/transport/shm/shm_internal.h"
 
-#define BUSY_MAX 256 /* rounds in a call: control messages want their turn */
+#define BUSY_MAX 256 /* rounds in a call, so that control messages get their turn */
 
-/* Whether every rank has posted so many rounds. `which` is the round whose cells say so. */
+/* Whether every rank has posted so many rounds. `which` is the round whose cells to read. */
 static bool all_posted(const struct hvd_shm *s, uint64_t rounds)
 {
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
@@ -30,7 +30,8 @@ static bool is_ready(const struct hvd_shm *s, const struct hvd_shm_move *mv)
                                 memory_order_acquire) > s->round;
 }
 
-/* All collectives wait for the first one, which waits for those who have not posted their round. */
+/* All collectives wait for the first one, and that one for the ranks that have not posted its
+ * round. */
 int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
 {
     const struct hvd_shm *s = (const struct hvd_shm *)t;
@@ -50,7 +51,7 @@ int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int 
     return n;
 }
 
-/* Half rounds: all collectives move in them, one after the other. */
+/* Counts half rounds: all collectives move in them, one after the other. */
 uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c)
 {
     const struct hvd_shm *s = (const struct hvd_shm *)t;
@@ -68,7 +69,7 @@ static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
     hvd_shm_ring_doorbells(s);
 }
 
-/* It is finished, or given up. */
+/* Removes a collective that is finished, or abandoned. */
 static void remove_move(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     DL_DELETE(s->first, mv);
@@ -76,7 +77,7 @@ static void remove_move(struct hvd_shm *s, struct hvd_shm_move *mv)
     mv->input_copy = NULL;
 }
 
-/* Takes the first collective half a round further; it is ready. */
+/* Moves the first collective, which is ready, by half a round. */
 static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     if (!mv->is_posted) {
@@ -91,7 +92,7 @@ static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
         remove_move(s, mv);
 }
 
-/* Goes on as far as it goes, and looks n_spins times for more. */
+/* Moves as far as possible, and polls up to n_spins times for more. */
 static bool progress(struct hvd_shm *s, unsigned n_spins)
 {
     bool progressed = false;
@@ -178,7 +179,7 @@ hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, str
     return HVD_OK;
 }
 
-/* The rounds of the ranks are out of step from here on: nothing moves any more. */
+/* From here on the rounds of the ranks are out of step, so nothing moves any more. */
 void hvd_shm_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
     struct hvd_shm *s = (struct hvd_shm *)t;

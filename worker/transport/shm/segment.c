@@ -1,11 +1,11 @@
 /*
- * Handing memory from one process of a host to the others. The name of the socket and the token
- * travel by other means; whoever presents the token gets the descriptor. Only processes of one host
- * and one network namespace meet here, which is exactly what "can share memory" has to mean.
+ * Passes memory from one process of a host to the others. The socket's name and the token travel
+ * another way; a process that presents the token gets the descriptor. Only processes of one host
+ * and one network namespace can connect: exactly those that can share memory.
  *
- * So do all other users of the host, to whom the socket's name is no secret. Whoever connects is a
- * guest, read when there is something to read. A guest that says nothing keeps its place until it
- * is needed; guests of other users give up theirs first.
+ * All other users of the host can connect too, because the socket's name is no secret. A connected
+ * process is a guest, which is read when it has sent something. A silent guest keeps its place
+ * until another one needs it; guests of other users lose theirs first.
  */
 #include "worker/transport/shm/segment.h"
 
@@ -26,8 +26,8 @@
 #include "base/mem.h"
 
 #define BACKLOG 128
-#define MORE_GUESTS 64 /* than there are takers */
-#define RETRY_MS 10    /* no descriptors are left, and none of them is a guest's */
+#define MORE_GUESTS 64 /* beyond the number of takers */
+#define RETRY_MS 10    /* wait when descriptors have run out and no guest holds one */
 
 static hvd_status_t fail(struct hvd_err *err, const char *what)
 {
@@ -38,7 +38,7 @@ static hvd_status_t fail(struct hvd_err *err, const char *what)
     return HVD_FAIL(err, HVD_ERR_SYSTEM, code, "%s: %s", what, strerror(code));
 }
 
-/* No call on the socket takes longer. */
+/* Limits the time of each call on the socket. */
 static void limit_time(int fd, int timeout_ms)
 {
     const struct timeval limit = {.tv_sec = timeout_ms / 1000,
@@ -56,7 +56,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A message of one number with room for a descriptor. Stays where it is. */
+/* A message of one number with room for a descriptor. Must not be moved: it points into itself. */
 struct parcel {
     uint64_t proof;
     struct iovec data;
@@ -76,7 +76,7 @@ static void parcel_init(struct parcel *p, uint64_t proof)
 
 /* --- Offering --------------------------------------------------------------------------------- */
 
-/* A file, also one of memory, that grows beyond `ulimit -f` ends the process by SIGXFSZ. */
+/* Fails where the memory would exceed `ulimit -f`: growing it would end the process by SIGXFSZ. */
 static hvd_status_t check_file_size(size_t size, struct hvd_err *err)
 {
     struct rlimit limit;
@@ -100,13 +100,13 @@ static hvd_status_t make_memory(struct hvd_shm_offer *offer, size_t size, struct
         return fail(err, "memfd_create");
     if (ftruncate(offer->fd, (off_t)size) != 0)
         return fail(err, "ftruncate of shared memory");
-    /* Nobody can make a mapping fault by cutting the file. */
+    /* The seals prevent that a process shrinks the file and makes the mappings fault. */
     if (fcntl(offer->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return fail(err, "sealing shared memory");
     return HVD_OK;
 }
 
-/* A listening socket; the kernel chooses a free name. */
+/* Makes a listening socket; the kernel chooses a free name. */
 static hvd_status_t make_listener(struct hvd_shm_offer *offer, struct hvd_err *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -151,7 +151,7 @@ void hvd_shm_offer_fini(struct hvd_shm_offer *offer)
 
 /* --- Serving ---------------------------------------------------------------------------------- */
 
-/* One that has connected and has not presented the token so far. */
+/* A connected process that has not presented the token yet. */
 struct guest {
     int fd;
     bool is_stranger; /* runs as another user */
@@ -159,14 +159,14 @@ struct guest {
     char token[sizeof(uint64_t)];
 };
 
-/* All that is under way, the oldest guest first. */
+/* The state of hvd_shm_offer_serve; the oldest guest comes first. */
 struct service {
     const struct hvd_shm_offer *offer;
     struct guest *guests; /* owned; room for n_max */
     struct pollfd *waits; /* owned: the listener, then the guests */
     int n_max;
     int n;
-    int n_takers; /* still to come */
+    int n_takers; /* have not taken the memory yet */
 };
 
 /* Sends the descriptor with the proof. */
@@ -191,7 +191,7 @@ static void dismiss(struct service *s, int at)
     memmove(&s->guests[at], &s->guests[at + 1], (size_t)(s->n - at) * sizeof(s->guests[0]));
 }
 
-/* Makes a place: the oldest guest of another user goes, or the oldest of all. */
+/* Makes room: removes the oldest guest of another user, or else the oldest of all. */
 static void dismiss_oldest(struct service *s)
 {
     int oldest = 0;
@@ -211,7 +211,7 @@ static bool is_stranger(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != geteuid();
 }
 
-/* Lets one in. */
+/* Accepts a guest. */
 static void admit(struct service *s)
 {
     int fd;
@@ -228,7 +228,7 @@ static void admit(struct service *s)
         s->guests[s->n++] = (struct guest){.fd = fd, .is_stranger = is_stranger(fd)};
 }
 
-/* Reads what the guest sent. It goes with the memory, or when it has not said the token. */
+/* Reads from a guest. Removes it once it has the memory, or fails to present the token. */
 static void hear(struct service *s, int at)
 {
     struct guest *guest = &s->guests[at];
@@ -245,7 +245,7 @@ static void hear(struct service *s, int at)
     dismiss(s, at);
 }
 
-/* Waits for whatever happens first and sees to all of it; 0: nothing in time, -1: errno. */
+/* Waits for the first event and handles all that are due. Returns 0 on timeout, -1 with errno. */
 static int serve_step(struct service *s, int timeout_ms)
 {
     s->waits[0] = (struct pollfd){.fd = s->offer->listener, .events = POLLIN};
@@ -255,7 +255,7 @@ static int serve_step(struct service *s, int timeout_ms)
     const int n = poll(s->waits, (nfds_t)s->n + 1, timeout_ms);
     if (n <= 0)
         return n < 0 && errno == EINTR ? 1 : n;
-    for (int i = s->n - 1; i >= 0 && s->n_takers > 0; i--) /* who goes moves later ones only */
+    for (int i = s->n - 1; i >= 0 && s->n_takers > 0; i--) /* a removal moves later ones only */
         if (s->waits[i + 1].revents)
             hear(s, i);
     if (s->waits[0].revents)
@@ -300,7 +300,7 @@ hvd_status_t hvd_shm_offer_serve(struct hvd_shm_offer *offer, int n_takers, int 
 
 /* --- Taking ----------------------------------------------------------------------------------- */
 
-/* The descriptor that comes with the proof; -1 when none does. */
+/* Receives the descriptor together with the proof; -1 when none comes. */
 static int receive_descriptor(int from, uint64_t proof)
 {
     struct parcel parcel;
@@ -321,7 +321,7 @@ static int receive_descriptor(int from, uint64_t proof)
     return -1;
 }
 
-/* Asks for the memory over a connected or connecting socket. */
+/* Requests the memory over a connected or connecting socket. */
 static hvd_status_t ask(int s, const struct hvd_shm_offer *offer, int *fd, struct hvd_err *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -365,7 +365,7 @@ hvd_status_t hvd_shm_map(int fd, size_t size, void **segment, struct hvd_err *er
 
     if (at == MAP_FAILED)
         return fail(err, "mapping shared memory");
-    (void)madvise(at, size, MADV_DONTFORK); /* a child has no business there */
+    (void)madvise(at, size, MADV_DONTFORK); /* a child process must not use it */
     *segment = at;
     return HVD_OK;
 }

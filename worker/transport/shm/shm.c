@@ -1,7 +1,7 @@
 /*
- * The life of a rank in a shared segment: where everything lies in it, attaching and leaving. The
- * port's functions are in rounds.c (collectives), ring.c (messages) and sleep.c. All of
- * them are called by one thread at a time, except wake.
+ * The life of a rank in a shared segment: the layout, attaching and leaving. The port's functions
+ * are in rounds.c (collectives), ring.c (messages) and sleep.c. One thread at a time calls all of
+ * them, except wake.
  */
 #include "worker/transport/shm/shm.h"
 
@@ -14,7 +14,7 @@
 #include "worker/transport/shm/shm_internal.h"
 
 #define STAGE_DEFAULT ((size_t)128 << 10)
-#define RING_TOTAL ((size_t)256 << 10) /* the rings that end at a rank, together */
+#define RING_TOTAL ((size_t)256 << 10) /* all rings that end at a rank, together */
 #define RING_MIN ((size_t)4 << 10)
 #define SPINS 512
 #define FAREWELL_NS 5000000000
@@ -40,7 +40,7 @@ static struct hvd_shm_shape with_defaults(const struct hvd_shm_shape *shape)
     return full;
 }
 
-/* Where the areas begin; the last is the size of the whole. */
+/* The offsets of the areas; the last one is the size of the segment. */
 struct layout {
     size_t cpu_locations;
     size_t cells;
@@ -62,7 +62,8 @@ static struct layout lay_out(const struct hvd_shm_shape *shape)
     return at;
 }
 
-/* A stage holds a line of every rank's part, and the counts of an alltoall. */
+/* Checks, among others, that a stage holds a line of every rank's part, and the counts of an
+ * alltoall. */
 static bool is_legal(const struct hvd_shm_shape *shape)
 {
     return shape->n_ranks >= 1 && shape->small_bytes <= HVD_SHM_SMALL_MAX &&
@@ -110,7 +111,7 @@ static void free_shm(struct hvd_shm *s)
     hvd_free(s);
 }
 
-/* What the others still have to read is sent before this rank goes; they do read it. */
+/* Sends the messages that still wait here, before this rank leaves; the others do receive them. */
 static void say_farewell(struct hvd_shm *s)
 {
     struct timespec now;
@@ -157,8 +158,8 @@ static const struct hvd_transport_ops shm_ops = {
     .wake = hvd_shm_wake,
 };
 
-/* This rank's stages, in memory near it; nobody has used them yet. Faults later would do as well.
- */
+/* Faults this rank's stages in, before their first use, so that they lie in memory near it. Ignores
+ * failures: later faults have the same effect. */
 static void populate(const struct hvd_shm *s)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -188,7 +189,7 @@ static void set_areas(struct hvd_shm *s, const struct hvd_shm_options *options)
             doorbell ? doorbell->doorbells[options->doorbell_ranks[rank]] : &s->wake_flags[rank];
 }
 
-/* Shows the others where this rank is. */
+/* Publishes this rank's location to the others. */
 static void publish_cpu_location(struct hvd_shm *s, const struct hvd_shm_options *options)
 {
     const struct hvd_shm *doorbell = (const struct hvd_shm *)options->doorbell;

@@ -1,12 +1,12 @@
 /*
- * Sleeping until a peer writes something, and finding out that it never will.
+ * Sleep until a peer writes something, and detection of a peer that never will.
  *
- * Who is about to sleep says so and then looks once more; who has written something looks whether
- * its reader sleeps. A full fence on both sides between the two steps: at least one of them sees
- * the other, so no wake-up is lost, and nobody who is awake is ever woken by a system call.
+ * A rank about to sleep announces that, then looks once more. A writer first writes, then looks
+ * whether its reader sleeps. Both have a full fence between the two steps. So at least one of them
+ * sees the other: no wake-up is lost, and no system call is spent on a rank that is awake.
  *
  * A rank holds a lock on its byte of the segment's file. The kernel drops it when the process ends,
- * however it ends; children do not inherit it, and it needs neither process numbers nor privileges.
+ * however it ends. Children do not inherit it, and it needs neither process numbers nor privileges.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #define IDLE_CALLS 1024
 #define CHECK_NS 100000000
-#define LETTER_NS 100000 /* with messages that do not fit the ring, a nap is so long */
+#define LETTER_NS 100000 /* the longest sleep while messages wait for room in a ring */
 
 static int64_t now_ns(void)
 {
@@ -85,7 +85,7 @@ void hvd_shm_sleep(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns)
                       timeout_ns < 0 ? NULL : &timeout, NULL, 0);
     }
     atomic_store(&wake_flag->is_asleep, 0);
-    s->n_idle = IDLE_CALLS; /* time has passed: look who is alive */
+    s->n_idle = IDLE_CALLS; /* time has passed: check which ranks are alive */
 }
 
 void hvd_shm_wake(struct hvd_transport *t)
@@ -107,7 +107,7 @@ void hvd_shm_nudge(const struct hvd_transport *t, int rank)
     hvd_shm_ring_doorbell((struct hvd_shm *)t, rank);
 }
 
-/* --- Who is alive ----------------------------------------------------------------------------- */
+/* --- Liveness --------------------------------------------------------------------------------- */
 
 hvd_status_t hvd_shm_lock(const struct hvd_shm *s, struct hvd_err *err)
 {
@@ -128,7 +128,7 @@ static bool is_alive(struct hvd_shm *s, int rank)
     s->counts.looks++;
     if (fcntl(s->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
         return true;
-    return atomic_load(&s->wake_flags[rank].has_left); /* between the two looks */
+    return atomic_load(&s->wake_flags[rank].has_left); /* it may have left between the two looks */
 }
 
 void hvd_shm_check_alive(struct hvd_shm *s)

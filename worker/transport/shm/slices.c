@@ -38,11 +38,11 @@ struct slice {
     int64_t to;
 };
 
-/* Some elements of my slice, small enough to stay in the first cache. */
+/* Elements of my slice, few enough to stay in the first-level cache. */
 struct block {
     int64_t from; /* element of the chunk */
     int64_t count;
-    char *stage; /* where they lie in my stage */
+    char *stage; /* their place in my stage */
 };
 
 static struct locality locality_of(const struct hvd_shm *s)
@@ -65,7 +65,7 @@ static int64_t chunk_count(const struct hvd_shm_move *mv)
     return left < mv->stride ? left : mv->stride;
 }
 
-/* The slice of an index in a locality; begins with a line of the cache, may be empty. */
+/* The slice of an index in a locality; it begins on a line of the cache and may be empty. */
 static struct slice slice_of(const struct hvd_shm_move *mv, const struct locality *p, int index)
 {
     const int64_t count = chunk_count(mv);
@@ -90,8 +90,8 @@ static void stage_others(struct hvd_shm *s, struct hvd_shm_move *mv, const struc
     hvd_shm_count(s, (size_t)(count - (mine.to - mine.from)) * width, 1, 1);
 }
 
-/* What is reduced to my block: in round 1 my input, which is at `mine`, and the stages of my
- * locality; in round 2 what the localities made of it. */
+/* Finds the operands of my block. In round 1: my input, at `mine`, and the stages of my locality.
+ * In round 2: the results of the localities. */
 static int find_sources(struct hvd_shm *s, const struct hvd_shm_move *mv, const struct locality *p,
                         const struct block *block, const char *mine)
 {
@@ -108,8 +108,8 @@ static int find_sources(struct hvd_shm *s, const struct hvd_shm_move *mv, const 
     return n;
 }
 
-/* Straight from the input and to the output where the block is in one piece, else by way of the
- * stage. */
+/* Reduces straight from the input and to the output if the block lies in one piece, else through
+ * the stage. */
 static void reduce_block(struct hvd_shm *s, struct hvd_shm_move *mv, const struct locality *p,
                          const struct block *block)
 {

@@ -1,13 +1,13 @@
 /*
- * Decides by where the ranks are; see the header. A pure function of the locations, which all ranks
- * see alike, so that all decide alike.
+ * Tunes a segment to the locations of its ranks; see the header. A pure function of the locations,
+ * which are the same on all ranks, so all decide alike.
  */
 #include "worker/transport/shm/tuning.h"
 
 #define EXCHANGE_MIN ((size_t)16 << 10)
 #define EXCHANGE_DEFAULT ((size_t)64 << 10)
 #define EXCHANGE_SHARE 8 /* of the second-level cache: inputs, outputs, four stages */
-#define SLICES_SHARE 4   /* less is read of each */
+#define SLICES_SHARE 4   /* reads less of each */
 #define STREAM_MIN ((size_t)1 << 20)
 #define STREAM_MAX ((size_t)64 << 20)
 #define STREAM_DEFAULT ((size_t)8 << 20)
@@ -18,7 +18,7 @@ static size_t clamp(size_t x, size_t least, size_t most)
     return x > most ? most : x;
 }
 
-/* The largest power of two that is not larger; 0 for 0. */
+/* The largest power of two that is not larger than x; 0 for 0. */
 static size_t power_below(size_t x)
 {
     while (x & (x - 1))
@@ -41,7 +41,7 @@ static void size_chunks(const struct hvd_cpu_location *cpu_locations, int n_rank
     tuning->slices_bytes = clamp(l2 / SLICES_SHARE, EXCHANGE_MIN, stage_bytes);
 }
 
-/* How many ranks may be under the third-level cache of this one. */
+/* How many ranks may share the third-level cache of this one. */
 static int sharing(const struct hvd_cpu_location *cpu_locations, int n_ranks, int rank)
 {
     int n = 0;
@@ -67,7 +67,7 @@ static size_t size_streams(const struct hvd_cpu_location *cpu_locations, int n_r
     return is_known ? clamp(least, STREAM_MIN, STREAM_MAX) : STREAM_DEFAULT;
 }
 
-/* Cores that some rank may run on. 0: not known. */
+/* The number of cores on which some rank may run. 0: unknown. */
 static int count_cores(const struct hvd_cpu_location *cpu_locations, int n_ranks)
 {
     int n = 0;
@@ -84,7 +84,7 @@ static int count_cores(const struct hvd_cpu_location *cpu_locations, int n_ranks
 
 /* --- Localities ------------------------------------------------------------------------------- */
 
-/* The locality by which ranks are parted. */
+/* The part of a location that separates localities. */
 typedef int32_t (*locality_fn)(const struct hvd_cpu_location *cpu_location);
 
 static int32_t package_of(const struct hvd_cpu_location *cpu_location)
@@ -107,8 +107,7 @@ static int count_members(const struct hvd_cpu_location *cpu_locations, int n_ran
     return n;
 }
 
-/* How many localities there are, with as many ranks each, at least two; 1 when it is not like that.
- */
+/* The number of localities if each has the same number of ranks, at least two; 1 otherwise. */
 static int count_localities(const struct hvd_cpu_location *cpu_locations, int n_ranks,
                             locality_fn locality_of)
 {
@@ -129,7 +128,7 @@ static bool is_before(const struct hvd_cpu_location *a, const struct hvd_cpu_loc
     return a->l3 < b->l3;
 }
 
-/* Ranks by locality, then by cache, then by number. */
+/* Sorts the ranks by locality, then by cache, then by number. */
 static void sort_ranks(const struct hvd_cpu_location *cpu_locations, int n_ranks,
                        locality_fn locality_of, int *order)
 {
