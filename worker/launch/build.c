@@ -1,8 +1,8 @@
 /*
- * What --check-build says. Controllers and operations are those of the library; a framework is
- * there when the python3 of the user finds both it and our package for it: the one beside
- * horovodrun, as in an environment that need not be activated, else that of PATH. Nothing of them
- * is imported, which would take seconds.
+ * The output of --check-build. The library determines controllers and operations. A framework
+ * counts as available if the user's python3 finds both the framework and our package for it. That
+ * is the python3 beside horovodrun, as in an environment that need not be activated, or else that
+ * of PATH. The search imports none of them, which would take seconds.
  */
 #include "worker/launch/build.h"
 
@@ -19,7 +19,7 @@
 
 #define ANSWER_MAX ((size_t)4096)
 
-/* Prints a word for each framework that can be used. */
+/* Prints a word for each available framework. */
 static char search[] = "import importlib.util as u\n"
                        "def has(name):\n"
                        "    try:\n"
@@ -31,7 +31,7 @@ static char search[] = "import importlib.util as u\n"
                        "    if has(there) and has('horovod.' + name):\n"
                        "        print('found:' + name)\n";
 
-/* Writes the path of what lies beside this program; false when it does not, or cannot be run. */
+/* Writes the path of a program beside this one; false when it does not exist, or cannot be run. */
 static bool find_beside(const char *name, char path[PATH_MAX])
 {
     char self[PATH_MAX];
@@ -48,7 +48,8 @@ static bool find_beside(const char *name, char path[PATH_MAX])
     return length > 0 && length < PATH_MAX && access(path, X_OK) == 0;
 }
 
-/* Asks the python3 beside this program, else that of PATH; without one the answer stays empty. */
+/* Asks the python3 beside this program, or else that of PATH. The answer stays empty without
+ * one. */
 static void ask_python(struct hvd_buf *answer)
 {
     char beside[PATH_MAX];

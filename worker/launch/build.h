@@ -4,8 +4,8 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Appends what there is, as --check-build shows it: frameworks, controllers, operations. Fails as
- * hvd_buf_add does. */
+/* Appends the available frameworks, controllers and operations, as --check-build prints them. Fails
+ * as hvd_buf_add does. */
 hvd_status_t hvd_build_describe(struct hvd_buf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The checks before the start. One ssh per host asks all that must be known of it; up to 64 run
- * side by side, each with a pipe that is read here. They exist because mpirun's own words about a
- * host that is down, or has another Open MPI, name neither.
+ * The checks before the start. One ssh per host asks all questions about it; up to 64 run at once,
+ * each with a pipe that this file reads. The checks exist because mpirun's own messages do not name
+ * a host that is down, or has another Open MPI.
  */
 #include "worker/launch/checks.h"
 
@@ -29,14 +29,14 @@
 #define SSH_FAILED 255
 #define QUESTION_MAX ((size_t)1 << 20)
 #define NO_PROGRAM "horovodrun:no-program"
-#define NAMES_SHOWN 3 /* of the hosts that are waited for */
+#define NAMES_SHOWN 3 /* of hosts with a pending check */
 
-/* The question to one host. */
+/* The check of one host. */
 struct probe {
     struct hvd_host *host;
-    pid_t pid; /* 0 = no ssh runs */
+    pid_t pid; /* 0: no ssh runs */
     int from;
-    struct hvd_buf text; /* what ssh and the host said */
+    struct hvd_buf text; /* output of ssh and of the host */
     int attempts;
     int64_t start_at_ms; /* when the next attempt is due */
     bool is_done;
@@ -54,8 +54,9 @@ struct round {
 };
 
 /*
- * Whether the program of the ranks is there, as a shell command that says NO_PROGRAM when it is
- * not. Ranks have our PATH, and our folder where the host has it.
+ * Appends a shell command that searches for the program of the ranks and prints NO_PROGRAM where it
+ * is missing. The command uses this process's PATH, as ranks do, and its folder where the host has
+ * it.
  */
 static hvd_status_t add_search(const struct round *r, struct hvd_buf *script)
 {
@@ -78,7 +79,7 @@ static hvd_status_t add_search(const struct round *r, struct hvd_buf *script)
     return st == HVD_OK ? hvd_buf_puts(script, " >/dev/null 2>&1 || echo " NO_PROGRAM) : st;
 }
 
-/* The whole question, for a shell of any kind. */
+/* Appends the whole command, for a shell of any kind. */
 static hvd_status_t add_question(const struct round *r, struct hvd_buf *question)
 {
     struct hvd_buf script = {0};
@@ -97,7 +98,8 @@ static hvd_status_t add_question(const struct round *r, struct hvd_buf *question
     return st;
 }
 
-/* The arguments of ssh or its like; the question is the only text here that a shell reads. */
+/* Builds the arguments of ssh or its substitute. The command is the only text that a shell
+ * reads. */
 static hvd_status_t build_question(const struct round *r, const struct hvd_host *host,
                                    struct hvd_args *out, struct hvd_err *err)
 {
@@ -143,7 +145,7 @@ static hvd_status_t start(struct round *r, struct probe *probe, struct hvd_err *
     return st;
 }
 
-/* The last line of ssh's words that is no mere warning; "no answer" when it said nothing. */
+/* The last line of ssh's output that is not a mere warning; "no answer" when there is none. */
 static struct hvd_strview last_words(const struct probe *probe)
 {
     struct hvd_strview rest = {.data = probe->text.data ? probe->text.data : "",
@@ -175,7 +177,7 @@ static hvd_status_t fail_unreachable(const struct round *r, const struct probe *
                     words.len > 300 ? 300 : (int)words.len, words.data);
 }
 
-/* Whether another attempt may help: not when the host answered and refused us. */
+/* Whether another attempt is pointless, as when the host answered and refused the connection. */
 static bool is_final(const struct probe *probe)
 {
     const char *text = probe->text.data ? probe->text.data : "";
@@ -184,7 +186,7 @@ static bool is_final(const struct probe *probe)
            strstr(text, "Host key verification failed") || strstr(text, "no such identity");
 }
 
-/* Reads the host's answer. */
+/* Evaluates the host's answer. */
 static hvd_status_t understand(const struct round *r, struct probe *probe, struct hvd_err *err)
 {
     struct hvd_strview text = {.data = probe->text.data ? probe->text.data : "",
@@ -215,8 +217,8 @@ static hvd_status_t understand(const struct round *r, struct probe *probe, struc
     return HVD_OK;
 }
 
-/* Whether the host was not reached. Others than ssh have no exit code for that: then what tells is
- * that nothing of the question's was answered. */
+/* Whether ssh did not reach the host. Its substitutes have no exit code for that: they failed if
+ * the output answers none of the questions. */
 static bool has_failed(const struct round *r, const struct probe *probe, int status)
 {
     const char *text = probe->text.data ? probe->text.data : "";
@@ -227,7 +229,7 @@ static bool has_failed(const struct round *r, const struct probe *probe, int sta
            !strstr(text, "not found");
 }
 
-/* The ssh of the probe has closed its pipe. */
+/* Ends a probe whose ssh has closed its pipe. */
 static hvd_status_t finish(struct round *r, struct probe *probe, struct hvd_err *err)
 {
     int status = 0;
@@ -292,7 +294,7 @@ static hvd_status_t wait_some(struct round *r, struct hvd_err *err)
     return st;
 }
 
-/* Says where the checks are, when they take their time. */
+/* Reports the progress of checks that take long. */
 static void show_progress(struct round *r)
 {
     if (r->n_done == r->n || hvd_process_now_ms() < r->progress_at_ms)

@@ -1,7 +1,7 @@
 /*
- * The configuration file: sections of scalars in YAML, decoded with libyaml into the flags that say
- * the same, so that a value is checked by one place and a flag behind the file wins over it. An
- * unknown key is an error: a misspelt one would otherwise pass unnoticed. No I/O.
+ * The configuration file: sections of scalars in YAML. libyaml decodes it, and this file translates
+ * it into the equivalent flags. So one place checks a value, and a flag after the file overrides
+ * it. An unknown key is an error: otherwise a misspelt one would pass unnoticed. No I/O.
  */
 #include "worker/launch/config.h"
 
@@ -14,8 +14,8 @@
 struct rule {
     const char *section;
     const char *key;
-    const char *flag;   /* with a value; or for true */
-    const char *denial; /* for false; NULL: the flag has a value */
+    const char *flag;   /* takes the value; of a switch: for true */
+    const char *denial; /* of a switch: for false; NULL: the flag takes a value */
 };
 
 static const struct rule rules[] = {
@@ -57,7 +57,7 @@ static int line_of(const yaml_node_t *node)
     return node->start_mark.line < INT32_MAX ? (int)node->start_mark.line + 1 : 0;
 }
 
-/* The text of a scalar without zero bytes inside; NULL when it is none. */
+/* The text of a scalar without zero bytes inside; NULL for any other node. */
 static const char *text_of(const yaml_node_t *node)
 {
     if (!node || node->type != YAML_SCALAR_NODE ||
@@ -74,7 +74,7 @@ static bool is_null(const yaml_node_t *node)
            (text[0] == '\0' || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
 }
 
-/* The flag of a switch by its value; NULL when that is neither true nor false. */
+/* The flag of a switch for its value; NULL when that is neither true nor false. */
 static const char *switch_flag(const struct rule *rule, const char *value)
 {
     static const char *const yes[] = {"true", "yes", "on", "1"};
@@ -89,7 +89,8 @@ static const char *switch_flag(const struct rule *rule, const char *value)
     return NULL;
 }
 
-/* Whether the flag takes the value, said here because only here the line is known. */
+/* Checks that the flag accepts the value. Only the caller knows the line for the error message, so
+ * the check is made here. */
 static hvd_status_t check(const char *flag, const char *value, struct hvd_err *err)
 {
     const struct hvd_launch_flag *known = hvd_launch_flag_find(hvd_strview_of(flag));

@@ -1,7 +1,7 @@
 /*
- * Who cleans up when the wrapper is killed with SIGKILL: mpirun does that to ranks that do not end
- * in time, and the kernel's own help (PR_SET_PDEATHSIG) ends the program but not its children. The
- * guard holds nothing but the reading end of a pipe, and waits for its other end to vanish.
+ * Cleans up after a wrapper that was killed by SIGKILL: mpirun kills wrappers whose ranks do not
+ * end in time. The kernel's own help (PR_SET_PDEATHSIG) ends the program but not its children. The
+ * guard holds only the reading end of a pipe, and waits until the other end is closed.
  *
  *     wrapper --group, later 0--> guard      end of file with a group left: SIGKILL to the group
  */
@@ -14,7 +14,7 @@
 
 #include "worker/launch/process.h"
 
-/* In the guard: lets go of everything but the pipe, then waits. Signals are blocked already. */
+/* Runs in the guard: closes everything but the pipe, then waits. The caller has blocked signals. */
 _Noreturn static void guard(int fd)
 {
     pid_t group = 0;

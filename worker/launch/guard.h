@@ -6,16 +6,17 @@
 #include "base/status.h"
 
 /*
- * Starts a small process that outlives this one, however it dies, to kill a process group then.
- * *out_fd is how to talk to it; closing it without hvd_guard_release is taken for our death.
- * Must be called by the main thread, before any other exists. HVD_ERR_SYSTEM: there is no guard.
+ * Starts a small process that outlives this one and then kills a process group, however this one
+ * dies. *out_fd is the pipe to the guard. Closing it without hvd_guard_release counts as this
+ * process's death. Only the main thread may call it, before any other thread exists.
+ * HVD_ERR_SYSTEM: there is no guard.
  */
 hvd_status_t hvd_guard_start(int *out_fd, struct hvd_err *err);
 
-/* Tells the guard which process group it is about. */
+/* Sends the guard the process group to kill. */
 void hvd_guard_watch(int fd, pid_t group);
 
-/* Ends the guard without harm and closes *fd, which becomes -1. A negative one is fine. */
+/* Ends the guard without harm and closes *fd, which becomes -1. Accepts a negative *fd. */
 void hvd_guard_release(int *fd);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * What the launcher and the wrapper need to know about the machine they run on: its names and
- * addresses, its Open MPI, what this process may do, and the memory cgroup. Only reads.
+ * Reads the properties of this machine that the launcher and the wrapper need: its names and
+ * addresses, its Open MPI, the rights of this process, and the memory cgroup. Also raises limits,
+ * and sets missing environment variables.
  */
 #include "worker/launch/here.h"
 
@@ -30,11 +31,11 @@
 #define CAP_SYS_PTRACE_BIT 19
 #define USUAL_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define FILES 40        /* descriptors of mpirun, and a few more; measured with 4.1 and 5.0 */
-#define FILES_OF_RANK 4 /* more for each rank that it starts itself */
+#define FILES_OF_RANK 4 /* in addition, for each rank that it starts itself */
 #define STACK_OF_MPIRUN ((rlim_t)256 << 10)   /* Open MPI 4.1 ends with SIGSEGV below 200 KiB */
 #define OPENMPI_SHM_BYTES ((uint64_t)8 << 20) /* of a process, and as much again to be safe */
 
-/* Whether two addresses of the internet families are the same, ports aside. */
+/* Whether two addresses of the internet families are equal, ports aside. */
 static bool is_same_address(const struct sockaddr *a, const struct sockaddr *b)
 {
     if (!a || !b || a->sa_family != b->sa_family)
@@ -112,7 +113,7 @@ bool hvd_here_is_crowded(const struct hvd_hosts *hosts)
     return false;
 }
 
-/* 0 when path is a program that we may run, else the errno that says why not. */
+/* 0 when path is a program that this process may run, else the errno of the reason. */
 static int why_not_program(const char *path)
 {
     struct stat file;
@@ -124,7 +125,7 @@ static int why_not_program(const char *path)
     return access(path, X_OK) == 0 ? 0 : errno;
 }
 
-/* Looks for a program in the directories of PATH. 0 when it is there, else the errno. */
+/* Searches for a program in the directories of PATH. 0 when it is there, else the errno. */
 static int why_not_in_path(const char *program)
 {
     const char *path = getenv("PATH");
@@ -213,7 +214,8 @@ hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err
                     (unsigned long long)limit.rlim_max, (unsigned long long)needed);
 }
 
-/* Whether this machine has the interface, or, of a range of addresses, may have one in it. */
+/* Whether this machine has the interface. A range of addresses counts as present, because one of
+ * them may be here. */
 static bool has_interface(struct hvd_strview name)
 {
     char text[IF_NAMESIZE];
@@ -255,7 +257,7 @@ hvd_status_t hvd_here_ensure_stack(struct hvd_err *err)
                     (unsigned long long)STACK_OF_MPIRUN >> 10);
 }
 
-/* Appends what the program writes on standard output, and with_errors on standard error. */
+/* Runs the program and appends its standard output, with_errors its standard error too. */
 static hvd_status_t ask(char *const *argv, bool with_errors, struct hvd_buf *text,
                         struct hvd_err *err)
 {
@@ -308,7 +310,7 @@ out:
     return st;
 }
 
-/* Whether ssh would do anything but ask, its default, about the key of a host it does not know. */
+/* Whether ssh's configuration sets anything but its default, to ask, for an unknown host key. */
 static bool has_strictness(const struct hvd_launch_ssh *ssh, const char *host, struct hvd_buf *text)
 {
     static const char key[] = "\nstricthostkeychecking ";
@@ -317,7 +319,7 @@ static bool has_strictness(const struct hvd_launch_ssh *ssh, const char *host, s
     const char *found = NULL;
     hvd_status_t st = hvd_args_add(&args, "ssh", NULL);
 
-    asked.keeps_strictness = true; /* nothing of ours */
+    asked.keeps_strictness = true; /* without our own options */
     hvd_buf_reset(text);
     if (st == HVD_OK)
         st = hvd_mpirun_ssh_options(&asked, &args, NULL);
@@ -349,7 +351,7 @@ bool hvd_here_has_shared_memory(int64_t n_processes)
            (int64_t)(room.f_bavail * room.f_frsize / OPENMPI_SHM_BYTES) >= n_processes;
 }
 
-/* Where this process's memory cgroup is; false when there is none to be seen. */
+/* Finds the memory cgroup of this process; false when none is visible. */
 static bool locate(struct hvd_cgroup *out)
 {
     struct hvd_buf cgroup = {0};
@@ -367,7 +369,7 @@ static bool locate(struct hvd_cgroup *out)
     return is_found;
 }
 
-/* The text of a file in a directory into buf, which is empty otherwise. */
+/* Reads a file of a directory into buf; false where that fails or the file is empty. */
 static bool read_in(const char *dir, const char *name, struct hvd_buf *buf)
 {
     char path[HVD_CGROUP_PATH_MAX + 64];

@@ -1,6 +1,6 @@
 /*
- * One run of mpirun, watched. It is in a process group of its own, so that Ctrl-C in a terminal
- * reaches it once, from here, and not twice, which would make it leave its children behind.
+ * Runs mpirun once and watches it. mpirun has a process group of its own. So Ctrl-C in a terminal
+ * reaches it once, from here. A second signal would make it leave its children behind.
  */
 #include "worker/launch/job.h"
 
@@ -33,16 +33,16 @@
 
 #define CHUNK_BYTES 16384
 #define LAST_LINE_MAX 1024
-#define FLUSH_AFTER_MS 100 /* what may be a banner of mpirun is shown after this silence */
-#define DRAIN_MS 2000      /* how long mpirun's output is awaited after its end */
-#define STOP_MS 30000      /* that mpirun has for its own stop, everywhere */
+#define FLUSH_AFTER_MS 100 /* then a possible banner of mpirun is shown */
+#define DRAIN_MS 2000      /* the wait for mpirun's output after its end */
+#define STOP_MS 30000      /* mpirun's time to stop everywhere */
 #define ASK_AGAIN_MS 5000
 #define ORPHANS_MAX                                                                                \
     4096                /* of mpirun: the wrappers of this host, and an ssh for each other host    \
                          */
-#define ORPHANS_MS 2000 /* that they have to end after each signal */
+#define ORPHANS_MS 2000 /* their time to end after each signal */
 #define ORPHANS_LOOK_MS 20
-#define GRACE_MORE_MS 3000 /* until the last wrapper must have said that its program has ended */
+#define GRACE_MORE_MS 3000 /* for the last wrapper's report of its program's end */
 
 struct run {
     const struct hvd_job *job;
@@ -50,32 +50,33 @@ struct run {
     int from;     /* mpirun's standard error; -1 = ended */
     int from_out; /* its standard output; -1 = ended */
     int signals;
-    struct hvd_pump in; /* what is typed; otherwise mpirun has standard input itself */
+    struct hvd_pump in; /* typed input; without a terminal mpirun has standard input itself */
     struct hvd_outlet outlet;
     struct hvd_banner_filter out_banners; /* of mpirun's standard output */
     struct hvd_report_stream stream;
-    struct hvd_packet_reader packets; /* within mpirun's standard error */
-    struct hvd_buf packet;            /* the ranks' standard output that came in packets */
-    struct hvd_buf rest;              /* of what was read: no packets */
+    struct hvd_packet_reader packets; /* in mpirun's standard error */
+    struct hvd_buf packet;            /* the ranks' standard output from packets */
+    struct hvd_buf rest;              /* the bytes read outside of packets */
     struct hvd_buf pass;
     bool has_ended;
     int status;
-    int stop_signal;         /* the first that asked us to stop, or 0 */
-    int64_t ask_at_ms;       /* within the grace: when the wrappers are told (again) */
-    int64_t force_at_ms;     /* when the grace is over; 0 = there is none */
-    int64_t kill_at_ms;      /* when mpirun has had its time to stop; 0 = it was not asked */
-    bool has_closed_output;  /* nobody reads it: mpirun, which had not ended, was stopped */
-    bool has_lost_output;    /* it goes to a file that takes no more */
+    int stop_signal;         /* the first stop signal; 0: none */
+    int64_t ask_at_ms;       /* within the grace: time to signal the wrappers (again) */
+    int64_t force_at_ms;     /* end of the grace; 0: none runs */
+    int64_t kill_at_ms;      /* end of mpirun's time to stop; 0: no stop yet */
+    bool has_closed_output;  /* it has no reader: mpirun, still running, was stopped */
+    bool has_lost_output;    /* its file accepts no more bytes */
     char chunk[CHUNK_BYTES]; /* for one read */
     struct hvd_deadline deadline;
-    pid_t *orphans; /* what mpirun had started here when it was stopped; owned */
+    pid_t *orphans; /* processes that mpirun had started here when it was stopped; owned */
     size_t n_orphans;
 };
 
 /*
- * What mpirun has started here becomes this process's when mpirun ends without it: it crashes when
- * it is stopped while a daemon cannot be reached, or is killed. The wrappers end by themselves
- * then, with their programs; ssh waits for a host that may not answer any more.
+ * Adopts the processes that mpirun has started here, because mpirun may end without them. It
+ * crashes when it is stopped while a daemon cannot be reached, or this process kills it. The
+ * wrappers then end by themselves, with their programs. An ssh may wait for a host that does not
+ * answer any more.
  */
 static void watch_orphans(struct run *run)
 {
@@ -85,14 +86,14 @@ static void watch_orphans(struct run *run)
         run->n_orphans = hvd_process_children(run->pid, run->orphans, ORPHANS_MAX);
 }
 
-/* Signals those that are still there, and returns how many are; number 0: none is signalled. */
+/* Signals the orphans that still run, and returns their number; with number 0 it only counts. */
 static size_t signal_orphans(struct run *run, int number)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < run->n_orphans; i++) {
         if (run->orphans[i] > 0 && waitpid(run->orphans[i], NULL, WNOHANG) != 0)
-            run->orphans[i] = 0; /* it has ended, before mpirun or after */
+            run->orphans[i] = 0; /* it ended before mpirun, or after */
         if (run->orphans[i] > 0)
             (void)kill(run->orphans[i], number);
         n += run->orphans[i] > 0;
@@ -100,7 +101,7 @@ static size_t signal_orphans(struct run *run, int number)
     return n;
 }
 
-/* mpirun has ended: what it has left here has a while to end, too, and is killed. */
+/* Ends the orphans after mpirun's end: SIGTERM, then SIGKILL after a while. */
 static void end_orphans(struct run *run)
 {
     static const int signals[] = {SIGTERM, SIGKILL};
@@ -118,7 +119,7 @@ static void end_orphans(struct run *run)
     run->n_orphans = 0;
 }
 
-/* One that has ended may be another's process by now. */
+/* Signals mpirun unless it has ended: its process id may belong to another process by then. */
 static void signal_mpirun(const struct run *run, int number)
 {
     if (!run->has_ended)
@@ -132,7 +133,7 @@ static void kill_mpirun(struct run *run)
         (void)kill(-run->pid, SIGKILL);
 }
 
-/* mpirun is to end all that it has started. */
+/* Stops mpirun, which ends all that it has started, and limits its time for that. */
 static void stop_mpirun(struct run *run, int number)
 {
     watch_orphans(run);
@@ -142,7 +143,8 @@ static void stop_mpirun(struct run *run, int number)
     signal_mpirun(run, number);
 }
 
-/* The first signal leaves programs their grace, the next ends that, and one more kills. */
+/* The first SIGTERM gives programs their grace. The next signal stops mpirun, and one more kills
+ * it. Without a grace, or on any other signal, mpirun is stopped at once. */
 static void take_stop(struct run *run, int number)
 {
     const bool is_gentle = number == SIGTERM && run->job->grace_ms > 0;
@@ -175,7 +177,7 @@ static void take_signal(struct run *run)
         take_stop(run, number);
 }
 
-/* Shows what has been put into a buffer for one of the streams, and empties it. */
+/* Shows a buffer on one of the streams, and empties it. */
 static void show(struct run *run, enum hvd_stream stream, struct hvd_buf *text)
 {
     if (text->len > 0)
@@ -184,7 +186,7 @@ static void show(struct run *run, enum hvd_stream stream, struct hvd_buf *text)
     hvd_buf_reset(text);
 }
 
-/* A line of the launcher's own stands alone, also behind one that a rank has not ended. */
+/* Shows a line of the launcher's own. It stands alone, even after a rank's unfinished line. */
 __attribute__((format(printf, 2, 3))) static void say(struct run *run, const char *format, ...)
 {
     struct hvd_buf line = {0};
@@ -200,7 +202,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct run *run, const cha
     hvd_buf_fini(&line);
 }
 
-/* Who is missing, where others wait. */
+/* Shows a line about missing ranks, if one is due. */
 static void show_remark(struct run *run)
 {
     const char *remark = hvd_report_stream_remark(&run->stream);
@@ -209,7 +211,7 @@ static void show_remark(struct run *run)
         say(run, "%s", remark);
 }
 
-/* What was no packet in the text that was read last. */
+/* Processes the bytes outside of packets from the last read. */
 static void take_rest(struct run *run)
 {
     run->stream.now_ms = hvd_process_now_ms();
@@ -221,8 +223,8 @@ static void take_rest(struct run *run)
     show(run, HVD_STREAM_ERR, &run->pass);
 }
 
-/* Reads a chunk of one of mpirun's streams; false where there is nothing, or no more (*from is -1
- * then, and closed). */
+/* Reads a chunk of one of mpirun's streams. Returns false when there is nothing to read; at the end
+ * of the stream it also closes *from, which becomes -1. */
 static bool read_chunk(struct run *run, int *from, struct hvd_strview *text)
 {
     const ssize_t n = read(*from, run->chunk, sizeof(run->chunk));
@@ -233,7 +235,7 @@ static bool read_chunk(struct run *run, int *from, struct hvd_strview *text)
     return n > 0;
 }
 
-/* Packets and what stands between them, in the order in which they were written. */
+/* Processes packets and the bytes between them in the order in which they were written. */
 static void take_text(struct run *run)
 {
     struct hvd_strview text;
@@ -251,7 +253,7 @@ static void take_text(struct run *run)
     show_remark(run);
 }
 
-/* mpirun's standard output; that of Open MPI 5 has banners in it. */
+/* Reads mpirun's standard output; Open MPI 5 writes banners there. */
 static void take_out(struct run *run)
 {
     struct hvd_strview text;
@@ -268,7 +270,7 @@ static void take_out(struct run *run)
     show(run, HVD_STREAM_OUT, &run->pass);
 }
 
-/* mpirun has its time to end after a rank has failed, and no more. */
+/* Stops mpirun, then kills it, when its time to end after a rank's failure is over. */
 static void look_at_deadline(struct run *run, int64_t now_ms)
 {
     const bool was_asked = run->stop_signal != 0 || run->has_closed_output;
@@ -279,7 +281,7 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
                               hvd_report_stream_is_ending(&run->stream, was_asked),
                               run->force_at_ms > 0 || hvd_outlet_is_waiting(&run->outlet))) {
     case HVD_DEADLINE_STOP:
-        if (run->kill_at_ms > 0) /* stopped already, for ranks that wait in vain */
+        if (run->kill_at_ms > 0) /* already stopped, because ranks wait in vain */
             break;
         say(run, "mpirun has not ended %" PRId64 " s after %s: it is stopped",
             run->deadline.waited_ms / 1000,
@@ -294,7 +296,7 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
     }
 }
 
-/* What is due by the clock, or because every rank has ended that was to. */
+/* Does what is due at this time, or because all ranks have ended. */
 static void look_at_clock(struct run *run)
 {
     const struct hvd_pump *out = &run->outlet.pump;
@@ -305,7 +307,7 @@ static void look_at_clock(struct run *run)
     if (run->force_at_ms > 0 && (have_all_ended || now_ms >= run->force_at_ms))
         stop_mpirun(run, SIGTERM);
     if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms && !run->has_ended) {
-        /* Again, too: Open MPI 4 passes a signal that comes before its ranks run on to none. */
+        /* Repeated, because Open MPI 4 drops a signal that comes before its ranks run. */
         signal_mpirun(run, HVD_RANK_STOP_SIGNAL);
         run->ask_at_ms = now_ms + ASK_AGAIN_MS;
     }
@@ -325,8 +327,8 @@ static void look_at_clock(struct run *run)
     }
 }
 
-/* What was held back is no banner, and begins no packet: it is shown. Only for streams that are
- * read: the rest may be in the pipe. */
+/* Shows held bytes that have become neither a banner nor a packet. Only for streams that are read:
+ * otherwise the rest may still be in the pipe. */
 static void pass_idle(struct run *run, bool reads_text, bool reads_out)
 {
     if (reads_text) {
@@ -340,8 +342,8 @@ static void pass_idle(struct run *run, bool reads_text, bool reads_out)
     show(run, HVD_STREAM_OUT, &run->pass);
 }
 
-/* Open MPI 5 writes its banner about a daemon that has ended to standard output: it is read, and
- * held back or shown, as if it had come on standard error. */
+/* Moves banners from standard output, where Open MPI 5 writes that about a daemon that has ended,
+ * to standard error. There they are read, and held back or shown. */
 static void move_banners(struct run *run)
 {
     struct hvd_buf text = {0};
@@ -356,7 +358,7 @@ static void move_banners(struct run *run)
     show(run, HVD_STREAM_ERR, &run->pass);
 }
 
-/* mpirun has ended, and all that it wrote is here. */
+/* Ends the stream of reports, when mpirun has ended and all its output is here. */
 static void finish(struct run *run)
 {
     if (run->stop_signal == 0 && run->kill_at_ms == 0)
@@ -366,7 +368,7 @@ static void finish(struct run *run)
     show(run, HVD_STREAM_ERR, &run->pass);
 }
 
-/* How long nothing may happen. */
+/* The longest wait for an event. */
 static int poll_timeout_ms(const struct run *run)
 {
     if (run->has_ended)
@@ -379,17 +381,17 @@ static int poll_timeout_ms(const struct run *run)
     return hvd_pump_is_aside(&run->in) ? 1000 : -1;
 }
 
-/* Whether mpirun's standard error is read whoever reads our standard output: nothing of it goes
- * there. */
+/* Whether mpirun's standard error is read even if our standard output has no reader: none of it
+ * goes there. */
 static bool is_apart(const struct run *run)
 {
     return !run->job->has_packets && !hvd_outlet_is_joint(&run->outlet);
 }
 
-/* Waits until something happens, and sees to it. */
+/* Waits for an event and handles it. */
 static void watch_once(struct run *run)
 {
-    /* What mpirun has left in the pipes when it ended says why. */
+    /* After its end mpirun's last output, with the reason, is read in any case. */
     const bool has_room = run->has_ended || hvd_outlet_has_room(&run->outlet);
     const bool reads_text = has_room || is_apart(run);
     struct pollfd fds[5] = {{.fd = run->signals, .events = POLLIN},
@@ -415,13 +417,13 @@ static void watch_once(struct run *run)
     move_banners(run);
     hvd_pump_step(&run->in, &fds[4]);
     if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
-        hvd_process_close(&run->in.to); /* the end of what is typed is passed on, too */
+        hvd_process_close(&run->in.to); /* passes the end of typed input on */
     if (fds[0].revents)
         take_signal(run);
 }
 
-/* Watches mpirun until it has ended and what it wrote is here; then whoever reads ours may take the
- * time that it takes, unless the job is to stop. */
+/* Watches mpirun until it has ended and all its output is here. Then gives the reader of our output
+ * any time, unless the job has to stop. */
 static void watch(struct run *run)
 {
     int64_t until_ms = 0;
@@ -430,7 +432,7 @@ static void watch(struct run *run)
            hvd_outlet_is_waiting(&run->outlet)) {
         if (run->has_ended && until_ms == 0) {
             until_ms = hvd_process_now_ms() + DRAIN_MS;
-            (void)signal_orphans(run, SIGTERM); /* which may hold the streams open */
+            (void)signal_orphans(run, SIGTERM); /* they may hold the streams open */
         }
         watch_once(run);
         look_at_clock(run);
@@ -450,7 +452,7 @@ static void watch(struct run *run)
         hvd_outlet_part(&run->outlet);
 }
 
-/* The last words wait for whoever reads ours, too, unless the job is to stop. */
+/* Waits until the reader has the last words, unless the job has to stop. */
 static void see_off(struct run *run)
 {
     hvd_outlet_end(&run->outlet);
@@ -459,8 +461,8 @@ static void see_off(struct run *run)
 }
 
 /*
- * What Kubernetes shows of the container's end: the last lines of the rank that failed, and the
- * last line. What the file holds already is somebody's own message and stays.
+ * Writes the container's termination message for Kubernetes: the last lines of the failed rank, and
+ * the last line. A file that is not empty has the message of another program, and stays.
  */
 static void write_termination_log(const char *path, const struct hvd_report *failure,
                                   const char *line)
@@ -481,7 +483,7 @@ static void write_termination_log(const char *path, const struct hvd_report *fai
     hvd_process_close(&fd);
 }
 
-/* mpirun ended badly, and no rank did. */
+/* Reports that mpirun failed and no rank did. */
 static int conclude_refusal(struct run *run, int code)
 {
     char why[LAST_LINE_MAX];
@@ -492,7 +494,7 @@ static int conclude_refusal(struct run *run, int code)
     return code;
 }
 
-/* The last line, and the exit code that goes with it. */
+/* Shows the last line, and returns its exit code. */
 static int conclude(struct run *run, const struct hvd_job *job)
 {
     const struct hvd_report *failure = hvd_report_stream_failure(&run->stream);
@@ -510,7 +512,7 @@ static int conclude(struct run *run, const struct hvd_job *job)
         return 128 + run->stop_signal;
     }
     if (code == 0 && !(failure && (failure->kind == HVD_REPORT_LOST_HOST || run->kill_at_ms > 0)))
-        return 0; /* Open MPI 5 ends with 0 where its ssh or its daemon was killed */
+        return 0; /* Open MPI 5 returns 0 after its ssh or daemon was killed */
     if (!failure)
         return conclude_refusal(run, code);
     hvd_describe_report(failure, job->hosts, line, sizeof(line));
@@ -531,15 +533,15 @@ static hvd_status_t block_signals(struct run *run, struct hvd_err *err)
         (void)sigaddset(&set, watched[i]);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write fails */
+    (void)signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails */
     run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (run->signals < 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot watch signals: %s", strerror(errno));
     return HVD_OK;
 }
 
-/* The ends of mpirun's streams. Standard input stays as it is where it is no terminal: a terminal
- * cannot be read from a background process group. */
+/* Opens mpirun's streams. Standard input stays unchanged unless it is a terminal, which a
+ * background process group cannot read. */
 static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struct hvd_err *err)
 {
     int out[2] = {-1, -1};
@@ -592,7 +594,7 @@ static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *e
 
 hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_err *err)
 {
-    /* Larger than the stack of a process may be (ulimit -s). */
+    /* On the heap, because the stack may be too small for it (ulimit -s). */
     struct run *run = hvd_calloc(1, sizeof(*run));
     hvd_status_t st;
 

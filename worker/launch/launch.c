@@ -1,6 +1,6 @@
 /*
- * From options to a running job: the hosts, the checks, the environment, the command of mpirun.
- * Decisions are made in core/; this file asks the machine and puts the answers together.
+ * Turns options into a running job: the hosts, the checks, the environment, the command of mpirun.
+ * core/ makes the decisions; this file reads the machine's properties and combines the results.
  */
 #include "worker/launch/launch.h"
 
@@ -42,9 +42,9 @@ struct launch {
     struct hvd_args names;       /* of the variables that mpirun exports */
     struct hvd_args argv;        /* of mpirun */
     int mpi_major;
-    int code; /* what a failure to start is answered with; 0: as any other */
+    int code; /* the exit code after a failure to start; 0: the default */
     bool has_wrapper;
-    char *output_dir;      /* owned: absolute; NULL: none */
+    char *output_dir;      /* owned: absolute path; NULL: none */
     char *termination_log; /* owned: NULL: none */
     char self[4096];
     char daemon_wrapper[1024];
@@ -73,7 +73,7 @@ bool hvd_launch_has_allocation(void)
     return getenv("SLURM_JOB_ID") && getenv("SLURM_JOB_NODELIST");
 }
 
-/* The nodes of Slurm's allocation, each with as many slots as tasks were asked for there. */
+/* Reads the nodes of Slurm's allocation. Each has as many slots as tasks were requested there. */
 static hvd_status_t load_allocation(struct launch *l, struct hvd_err *err)
 {
     const char *nodes = getenv("SLURM_JOB_NODELIST");
@@ -99,7 +99,8 @@ static hvd_status_t load_allocation(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* What an environment has told mpirun to use instead of ssh, as Kubeflow's first MPIJob did. */
+/* Finds the program that an environment has named to mpirun instead of ssh, as Kubeflow's first
+ * MPIJob did. */
 static void find_agent(struct launch *l)
 {
     const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
@@ -136,8 +137,8 @@ static hvd_status_t load_hosts(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* Whether a ConfigMap's volume holds the file, which Kubernetes then keeps up to date: there every
- * file is a link through "..data". */
+/* Whether the file is in a ConfigMap's volume, where Kubernetes keeps it up to date: every file
+ * there is a link through "..data". */
 static bool is_kept(const char *hostfile)
 {
     static const char through[] = "..data/";
@@ -148,8 +149,8 @@ static bool is_kept(const char *hostfile)
 }
 
 /*
- * A host that comes back is missing from a kept list for a moment, and a pod sees a change late: so
- * a list that is too short is read again until the time for the start is over.
+ * Reads the hosts, and repeats that until the start timeout while a list that Kubernetes updates is
+ * too short. A host that comes back is missing from it for a moment, and a pod sees a change late.
  */
 static hvd_status_t wait_for_hosts(struct launch *l, struct hvd_err *err)
 {
@@ -180,8 +181,8 @@ static bool runs_here(const struct launch *l)
     return false;
 }
 
-/* The hosts, and whether what was written about them can be; l->code becomes 2 where not. A list
- * that Kubernetes keeps is nobody's mistake. */
+/* Reads the hosts and checks the interfaces. l->code becomes 2 for an error in the user's input. A
+ * list that Kubernetes updates is not the user's input. */
 static hvd_status_t know_hosts(struct launch *l, struct hvd_err *err)
 {
     const struct hvd_launch_options *o = l->options;
@@ -197,7 +198,7 @@ static hvd_status_t know_hosts(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* Whether the user has a say in how Open MPI's processes speak to each other. */
+/* Whether the user chooses how Open MPI's processes communicate. */
 static bool chooses_network(const struct hvd_launch_options *o)
 {
     static const char *const names[] = {"OMPI_MCA_btl", "OMPI_MCA_pml",
@@ -214,7 +215,7 @@ static bool chooses_network(const struct hvd_launch_options *o)
     return o->interfaces || o->is_tcp;
 }
 
-/* Whether shared memory is all that the ranks need among each other. */
+/* Whether the ranks communicate through shared memory alone. */
 static bool is_alone(const struct launch *l)
 {
     for (size_t i = 0; i < l->hosts.n; i++)
@@ -223,7 +224,8 @@ static bool is_alone(const struct launch *l)
     return !chooses_network(l->options) && hvd_here_has_shared_memory(hvd_hosts_slots(&l->hosts));
 }
 
-/* Whether this machine has the program of the ranks; l->code becomes what a shell would return. */
+/* Checks the ranks' program on this machine; l->code becomes a shell's exit code for the
+ * failure. */
 static hvd_status_t check_program(struct launch *l, struct hvd_err *err)
 {
     const hvd_status_t st = hvd_here_check_program(l->options->command[0], err);
@@ -273,7 +275,7 @@ static hvd_status_t check(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* The folder for output files, absolute because ranks may start elsewhere. */
+/* Makes the path of the output folder absolute, because ranks may start in another folder. */
 static hvd_status_t know_output_dir(struct launch *l, struct hvd_err *err)
 {
     const char *dir = l->options->output_dir;
@@ -298,7 +300,8 @@ static hvd_status_t know_output_dir(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* The file of the container that this runs in; it is not the ranks', which may run elsewhere. */
+/* Takes over the termination log of this container. The variable is removed for the ranks, which
+ * may run elsewhere. */
 static hvd_status_t know_termination_log(struct launch *l, struct hvd_err *err)
 {
     const char *path = getenv(TERMINATION_LOG);
@@ -310,7 +313,7 @@ static hvd_status_t know_termination_log(struct launch *l, struct hvd_err *err)
     return l->termination_log ? HVD_OK : HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
 }
 
-/* Hands the encoded environment to mpirun in as many variables as it takes. */
+/* Exports the encoded environment through mpirun, in as many variables as necessary. */
 static hvd_status_t export_encoded(struct launch *l, struct hvd_err *err)
 {
     struct hvd_buf text = {0};
@@ -338,7 +341,7 @@ static hvd_status_t export_encoded(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* Without the wrapper mpirun itself exports; it cannot carry every value. */
+/* Without the wrapper mpirun itself exports; it cannot pass every value. */
 static hvd_status_t export_plain(struct launch *l, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
@@ -359,8 +362,8 @@ static hvd_status_t export_plain(struct launch *l, struct hvd_err *err)
     return st;
 }
 
-/* A process alone that has used MPI leaves that to its children, and Open MPI 4's mpirun would take
- * itself for such a one. */
+/* Removes a variable that a process without mpirun passes to its children once it has used MPI.
+ * With it, Open MPI 4's mpirun would take itself for such a process. */
 static void forget_being_alone(void)
 {
     const char *ess = getenv("OMPI_MCA_ess");
@@ -377,14 +380,14 @@ static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
     l->code = st == HVD_ERR_INVALID ? EXIT_USAGE : 0;
     if (st == HVD_OK)
         st = l->has_wrapper ? export_encoded(l, err) : export_plain(l, err);
-    /* The list given here is the whole truth: a default one would only filter or extend it. */
+    /* The list given here is complete: a default hostfile would only filter or extend it. */
     (void)unsetenv("OMPI_MCA_orte_default_hostfile");
     (void)unsetenv("PRTE_MCA_prte_default_hostfile");
     forget_being_alone();
     return st;
 }
 
-/* Whether a shell reads the text as it is: Open MPI quotes nothing. */
+/* Whether a shell reads the text unchanged, as it must: Open MPI does not quote. */
 static bool is_plain(const char *text)
 {
     static const char plain[] =
@@ -393,8 +396,8 @@ static bool is_plain(const char *text)
     return text[strspn(text, plain)] == '\0';
 }
 
-/* Daemons on other hosts are started through this program there, which gives them a folder, too.
- * NULL: they are not. */
+/* The words that start daemons on other hosts through this program there, which also gives them a
+ * folder. NULL: daemons start directly. */
 static const char *wrap_daemons(struct launch *l)
 {
     const char *folder = hvd_session_folder(false);
@@ -408,8 +411,8 @@ static const char *wrap_daemons(struct launch *l)
     return l->daemon_wrapper;
 }
 
-/* Whether this host gets a folder for mpirun's files: mpirun tells its daemons of it, so all hosts
- * get one or none does. */
+/* Whether this host gets a folder for mpirun's files. mpirun passes the folder to its daemons, so
+ * either all hosts get one or none does. */
 static bool wants_session(struct launch *l)
 {
     for (size_t i = 0; i < l->hosts.n; i++)
@@ -463,7 +466,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
     return hvd_mpirun_build(&given, &l->argv, err);
 }
 
-/* The exact command, names of variables instead of values. */
+/* Shows the exact command, with names of variables instead of values. */
 static void show_command(const struct launch *l)
 {
     struct hvd_buf text = {0};
@@ -490,7 +493,7 @@ static hvd_status_t know_self(struct launch *l, struct hvd_err *err)
     return HVD_OK;
 }
 
-/* Whether mpirun is told to end the job by itself. */
+/* Whether mpirun has an option to end the job after a time. */
 static bool has_time_limit(const struct hvd_args *mpi_args)
 {
     for (size_t i = 0; i < mpi_args->n; i++)
@@ -499,7 +502,7 @@ static bool has_time_limit(const struct hvd_args *mpi_args)
     return false;
 }
 
-/* Runs mpirun, in folders of its own. */
+/* Runs mpirun, with folders of its own. */
 static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err)
 {
     const struct hvd_args *mpi_args = &l->options->mpi_args;

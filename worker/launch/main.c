@@ -1,6 +1,6 @@
 /*
- * horovodrun: runs N processes of a program over Open MPI, here or on a list of hosts. Started by
- * mpirun in place of a rank, the same program is the wrapper around it (rank.h).
+ * horovodrun: runs N processes of a program over Open MPI, here or on a list of hosts. mpirun
+ * starts the same program in place of a rank; then it is the wrapper around the rank (rank.h).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,13 +21,13 @@
 #define EXIT_NOT_STARTED 1
 #define EXIT_USAGE 2
 
-/* The command line, with the words of the configuration file in it where there is one. */
+/* The command line, with the words of the configuration file if there is one. */
 struct line {
-    struct hvd_args words; /* what options point to when there is a file */
+    struct hvd_args words; /* with a file, options point to them */
     struct hvd_launch_options options;
 };
 
-/* The words of the file into *words. */
+/* Reads the words of the file into *words. */
 static hvd_status_t read_config(const char *path, struct hvd_args *words, struct hvd_err *err)
 {
     struct hvd_buf text = {0};
@@ -42,7 +42,7 @@ static hvd_status_t read_config(const char *path, struct hvd_args *words, struct
     return st < 0 ? HVD_WRAP(err, st, "configuration file %.300s", path) : HVD_OK;
 }
 
-/* The arguments with the words of the file behind the flag that names it. */
+/* Inserts the words of the file after the flag that names it. */
 static hvd_status_t insert_config(char *const *argv, struct line *line, struct hvd_err *err)
 {
     const struct hvd_launch_options *o = &line->options;
@@ -94,7 +94,7 @@ static hvd_status_t show_build(struct hvd_err *err)
     return st;
 }
 
-/* What the options ask for. */
+/* Runs what the options request. */
 static hvd_status_t act(const struct hvd_launch_options *o, int *code, struct hvd_err *err)
 {
     if (o->wants_help) {
@@ -114,7 +114,7 @@ static hvd_status_t act(const struct hvd_launch_options *o, int *code, struct hv
     return hvd_launch(o, code, err);
 }
 
-/* A standard stream that is closed would become whatever is opened next. */
+/* Opens closed standard streams, because the next opened file would take their numbers. */
 static void fill_standard_streams(void)
 {
     int fd = open("/dev/null", O_RDWR);

@@ -1,7 +1,7 @@
 /*
- * The way out. Standard output goes through a pump that asks before it writes, so that a reader who
- * is slow holds up no signal. Standard error is written to directly, unless it is the same thing:
- * then its lines take their place in one order with the others, or they would be put into them.
+ * The output of horovodrun. Standard output goes through a pump that polls before it writes, so
+ * that a slow reader delays no signal. Standard error is written directly, unless it is the same
+ * file: then its lines join one order with the others, which they would otherwise interrupt.
  */
 #include "worker/launch/outlet.h"
 
@@ -10,9 +10,9 @@
 
 #include "worker/launch/process.h"
 
-#define ROOM_BYTES ((size_t)1 << 16) /* of output that waits: then no more is read */
-#define PART_MS 1000                 /* for last words beside what nobody reads */
-#define HOLD_MS 100                  /* so long a line is waited for */
+#define ROOM_BYTES ((size_t)1 << 16) /* of waiting output; beyond it nothing more is read */
+#define PART_MS 1000                 /* for last words while standard output has no reader */
+#define HOLD_MS 100                  /* the longest wait for the end of a line */
 
 static bool is_same(int a, int b)
 {
@@ -27,7 +27,8 @@ void hvd_outlet_init(struct hvd_outlet *outlet)
 {
     *outlet = (struct hvd_outlet){.pump = {.from = -1, .to = STDOUT_FILENO},
                                   .is_joint = is_same(STDOUT_FILENO, STDERR_FILENO)};
-    hvd_merge_init(&outlet->merge, 8 * ROOM_BYTES); /* and what is in the pipes at the end */
+    hvd_merge_init(&outlet->merge, 8 * ROOM_BYTES); /* more than ROOM_BYTES, for what is in the
+                                                       pipes at the end */
 }
 
 void hvd_outlet_fini(struct hvd_outlet *outlet)
@@ -35,7 +36,7 @@ void hvd_outlet_fini(struct hvd_outlet *outlet)
     hvd_merge_fini(&outlet->merge);
 }
 
-/* On its way: into the pump as far as that has room. */
+/* Moves waiting text into the pump, as far as it has room. */
 static void pass(struct hvd_outlet *outlet)
 {
     struct hvd_buf *text = &outlet->merge.text;
@@ -49,7 +50,7 @@ static void pass(struct hvd_outlet *outlet)
     }
 }
 
-/* Where standard output takes no more, standard error is tried by itself. */
+/* Once standard output has failed, standard error is written on its own. */
 bool hvd_outlet_is_joint(const struct hvd_outlet *outlet)
 {
     return outlet->is_joint && !outlet->pump.failure;
@@ -114,7 +115,7 @@ void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd, enum hv
         hvd_pump_step(&outlet->pump, fd);
     pass(outlet);
     (void)!hvd_merge_tick(&outlet->merge, hvd_process_now_ms(), look, HOLD_MS);
-    /* The end of the line is not read where what waits for it leaves no room. */
+    /* The end of the line cannot be read while the text waiting for it leaves no room. */
     if (outlet->merge.text.len == 0 && !hvd_outlet_has_room(outlet))
         (void)!hvd_merge_release(&outlet->merge);
     pass(outlet);

@@ -1,6 +1,6 @@
 /*
- * The ranks' output in files. The wrapper around a rank writes them, on the rank's own host: the
- * bytes as the program wrote them, with the time before each line where that is asked for.
+ * The ranks' output in files. The wrapper around a rank writes them on the rank's own host: the
+ * program's bytes, with the time before each line if requested.
  */
 #include "worker/launch/output.h"
 
@@ -34,7 +34,7 @@ static hvd_status_t make_folders(char *path, struct hvd_err *err)
     }
 }
 
-/* How many digits the largest rank has. */
+/* The number of digits of the largest rank. */
 static int digits(const char *size)
 {
     const int64_t range[2] = {1, INT32_MAX};

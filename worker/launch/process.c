@@ -1,6 +1,6 @@
 /*
- * Starting programs and moving their bytes. No shell is involved. A failure to execute comes back
- * through a pipe that a successful exec closes, so that it is an error here and not an exit code.
+ * Starts programs and moves their bytes. No shell is involved. A failure to execute comes back
+ * through a pipe that a successful exec closes, so it is an error here and not an exit code.
  */
 #include "worker/launch/process.h"
 
@@ -61,7 +61,7 @@ failed:
     _exit(127);
 }
 
-/* The file is there, and what its first line or its header names is not. */
+/* Whether the file exists, but not the interpreter in its first line or its header. */
 static bool lacks_interpreter(const char *program, int failure)
 {
     return failure == ENOENT && strchr(program, '/') && access(program, F_OK) == 0;
@@ -141,7 +141,7 @@ void hvd_process_write_until(int fd, const char *data, size_t len, int64_t until
     while (len > 0) {
         const int64_t left_ms = until_ms - hvd_process_now_ms();
         struct pollfd wait = {.fd = fd, .events = POLLOUT};
-        /* A pipe that may be written to takes so much at once. */
+        /* A pipe that is ready for writing accepts this many bytes at once. */
         const size_t n_most = len < PIPE_BUF ? len : PIPE_BUF;
         ssize_t n;
 
@@ -185,7 +185,8 @@ int64_t hvd_process_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What /proc/PID/stat has behind the name, "7 (name) S 1 ..."; "" where there is none. */
+/* The part of /proc/PID/stat after the name, as "S 1 ..." of "7 (name) S 1 ..."; "" when there is
+ * none. */
 static const char *stat_of(const char *pid, char *text, size_t size)
 {
     char path[64];

@@ -1,6 +1,6 @@
 /*
- * Carrying bytes beside other work. A descriptor that is shared with other programs stays as it is,
- * so it is not made non-blocking: poll is asked first, and no more is written than fits.
+ * Moves bytes without blocking. Other programs may share a descriptor, so it must not become
+ * non-blocking. Instead the caller polls first, and the pump writes no more than fits.
  */
 #include "worker/launch/pump.h"
 
@@ -26,8 +26,8 @@ void hvd_pump_poll(const struct hvd_pump *pump, struct pollfd *fd)
         *fd = (struct pollfd){.fd = pump->from, .events = POLLIN};
 }
 
-/* Whether the failure is that there is no reader any more: of a pipe, or at a terminal. A file that
- * takes no more is another matter. */
+/* Whether the write failed because the reader is gone, of a pipe or at a terminal. A file that
+ * accepts no more does not count. */
 static bool has_no_reader(int failure, int fd)
 {
     return failure == EPIPE || failure == ECONNRESET || (failure == EIO && isatty(fd));
@@ -53,7 +53,7 @@ static void fill(struct hvd_pump *pump)
 {
     const ssize_t n = read(pump->from, pump->data, HVD_PUMP_BYTES);
 
-    /* A terminal answers EIO to those in the background, which block SIGTTIN. */
+    /* A terminal answers EIO to background processes that block SIGTTIN. */
     if (n < 0 && (errno == EAGAIN || errno == EINTR || (errno == EIO && hvd_pump_is_aside(pump))))
         return;
     if (n <= 0)

@@ -1,12 +1,12 @@
 /*
  * The wrapper that mpirun starts in place of each rank. It unpacks the environment, runs the
- * program in a process group of its own, passes signals on, names the rank before each line of
- * output, and reports how the program ended when that was not with 0, with the last lines that it
- * wrote: mpirun itself knows neither about memory cgroups nor about the host's name in the list.
+ * program in a process group of its own, passes signals on, and puts the rank before each line of
+ * output. It reports how the program ended, if not with 0, with its last lines. mpirun itself has
+ * no information about memory cgroups, or about the host's name in the list.
  *
- * Nothing may be left behind: when the daemon above dies we are told by SIGHUP and kill the group;
- * when we die the kernel kills the program and the guard its children; when the program ends its
- * children are killed.
+ * Nothing may be left behind. When the daemon above dies, SIGHUP makes the wrapper kill the group.
+ * When the wrapper dies, the kernel kills the program, and the guard kills its children. When the
+ * program ends, the wrapper kills its children.
  */
 #include "worker/launch/rank.h"
 
@@ -41,20 +41,20 @@
 #include "worker/launch/process.h"
 #include "worker/launch/session.h"
 
-#define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
-#define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
-#define READ_BEFORE_MS 200 /* that mpirun has to read what was written before */
-#define READ_END_MS 2000   /* and what was written last */
-#define YIELD_MS 2000      /* that the rank which is to blame has for its own end */
-#define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
-#define LOOK_MS 2000       /* how often it is looked how far the rank is */
-#define LOOK_AGAIN_MS 1000 /* and not before */
-#define DRAIN_MS 1000      /* how long output is awaited after the program ended */
+#define FLUSH_AFTER_MS 100 /* then an incomplete line is shown */
+#define KILL_AFTER_MS 800  /* before mpirun kills the wrapper, 1 s after SIGTERM */
+#define READ_BEFORE_MS 200 /* mpirun's time to read the output before a report */
+#define READ_END_MS 2000   /* mpirun's time to read the report of the end */
+#define YIELD_MS 2000      /* time of the rank to blame for its own end */
+#define STAY_MS 10000      /* after the grace, for the launcher to stop mpirun */
+#define LOOK_MS 2000       /* longest time between looks at the rank's state */
+#define LOOK_AGAIN_MS 1000 /* shortest time between them */
+#define DRAIN_MS 1000      /* wait for output after the program's end */
 #define OUTPUT_MAX ((size_t)1 << 20)
 #define CHUNK_BYTES 16384
 
 struct stream {
-    int from; /* what the program writes comes out here; -1 = ended */
+    int from; /* the program's output; -1: ended */
     int to;
     struct hvd_prefix prefix;
     struct hvd_output file;
@@ -64,31 +64,31 @@ struct stream {
 struct wrapper {
     const char *nonce;
     const char *rank;
-    const char *folder; /* of the files that get the output as well, or NULL */
+    const char *folder; /* for files with a copy of the output, or NULL */
     char **command;
     bool has_prefix;
     bool has_stamp;
     bool has_packets; /* standard output goes to standard error, in packets */
-    int signals;      /* signalfd */
-    int guard;        /* to the guard; -1 = there is none */
+    int signals;      /* a signalfd */
+    int guard;        /* pipe to the guard; -1: none */
     struct stream streams[2];
     pid_t pid;
     bool has_ended;
-    int status; /* as from waitpid */
+    int status; /* from waitpid */
     bool was_stopped;
     int64_t grace_ms;
-    int64_t kill_at_ms; /* 0 = not planned */
+    int64_t kill_at_ms; /* 0: not planned */
     int64_t leave_at_ms;
-    bool is_gentle;  /* the launcher waits for all programs to end, then mpirun is told */
-    bool must_leave; /* mpirun has been told */
+    bool is_gentle;  /* the launcher stops mpirun only once all programs have ended */
+    bool must_leave; /* mpirun has asked this process to end */
     bool is_behind;  /* the program failed because of another rank */
     int64_t oom_kills_before;
-    struct hvd_waits waits;  /* how long it is within horovod_init, or stopped */
-    bool is_final;           /* the launcher knows that it is within MPI_Finalize */
+    struct hvd_waits waits;  /* how long the rank is in horovod_init, or stopped */
+    bool is_final;           /* the launcher has the notice of MPI_Finalize */
     char chunk[CHUNK_BYTES]; /* for one read */
 };
 
-/* Puts the variables of the launcher in place of those that carried them. */
+/* Replaces the variables that carried the environment by the launcher's variables. */
 static hvd_status_t unpack_environment(struct hvd_err *err)
 {
     struct hvd_buf text = {0};
@@ -117,7 +117,8 @@ static hvd_status_t unpack_environment(struct hvd_err *err)
     return st;
 }
 
-/* A terminal without any processing, as mpirun gives to its own children; -1 when there is none. */
+/* Opens a terminal without any processing, like those that mpirun gives its own children; -1 when
+ * there is none. */
 static int open_terminal(int *program_end)
 {
     int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -139,8 +140,8 @@ static int open_terminal(int *program_end)
 }
 
 /*
- * Opens what the program will write to. Where mpirun gave us a terminal (it does for stdout) the
- * program gets one too, so that it flushes its lines as it would without us.
+ * Opens a stream for the program's output. If mpirun gave the wrapper a terminal, as it does for
+ * stdout, the program gets one too. So it flushes its lines as it would without the wrapper.
  */
 static hvd_status_t open_stream(struct wrapper *w, int fd, int *program_end, struct hvd_err *err)
 {
@@ -185,7 +186,7 @@ static hvd_status_t start(struct wrapper *w, struct hvd_err *err)
     return st;
 }
 
-/* The time of day with a blank behind it, or nothing. */
+/* The time of day followed by a blank, or "". */
 static const char *stamp(const struct wrapper *w, char *out, size_t size)
 {
     struct timespec now = {0};
@@ -202,7 +203,7 @@ static const char *stamp(const struct wrapper *w, char *out, size_t size)
     return out;
 }
 
-/* Writes lines where mpirun passes them on whole. */
+/* Writes lines in a way that mpirun passes on whole. */
 static void give_out(const struct wrapper *w, const struct stream *stream, struct hvd_strview text)
 {
     char packet[PIPE_BUF];
@@ -222,7 +223,7 @@ static void give_out(const struct wrapper *w, const struct stream *stream, struc
     }
 }
 
-/* Carries what the program wrote; with is_idle gives out an incomplete line, too. */
+/* Moves the program's output; with is_idle an incomplete line, too. */
 static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
 {
     char when[64];
@@ -248,7 +249,7 @@ static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
     hvd_buf_fini(&out);
 }
 
-/* A program that has ended has no group any more that could be meant. */
+/* Sends a signal to the program's group. The group of an ended program may be another's by now. */
 static void pass_on(const struct wrapper *w, int number)
 {
     if (!w->has_ended)
@@ -291,7 +292,7 @@ static void take_signal(struct wrapper *w)
     take_stop(w, (int)info.ssi_signo);
 }
 
-/* Waits for one event of the program and handles it; false when nothing came within timeout_ms. */
+/* Waits for an event and handles it; false when none came within timeout_ms. */
 static bool step(struct wrapper *w, int timeout_ms)
 {
     struct pollfd fds[3] = {{.fd = w->signals, .events = POLLIN},
@@ -309,9 +310,9 @@ static bool step(struct wrapper *w, int timeout_ms)
     return true;
 }
 
-/* Waits until mpirun has read what we wrote, so that a report reaches it in one piece, and before
- * this process ends: what mpirun's daemon has read it passes on ahead of the end, the rest it may
- * drop. */
+/* Waits until mpirun has read all that was written. So a report reaches mpirun in one piece, and
+ * before this process ends. mpirun's daemon passes on what it has read before the end, and may drop
+ * the rest. */
 static void wait_until_read(int fd, int limit_ms)
 {
     int unread = 0;
@@ -330,7 +331,8 @@ static void send_report(const struct wrapper *w, const struct hvd_report *report
     hvd_process_write_all(STDERR_FILENO, line, strlen(line));
 }
 
-/* It joins no job any more. Its last words are those of an exception, if it had one. */
+/* Sends the notice that the rank is in MPI_Finalize and joins no further job. Its last words are
+ * those of an exception, if it had one. */
 static void notice_final(struct wrapper *w)
 {
     struct hvd_report notice = {.rank = strtol(w->rank, NULL, 10),
@@ -349,7 +351,7 @@ static void notice_final(struct wrapper *w)
     w->is_final = true;
 }
 
-/* Whether the rank is stopped where its library cannot name it: before it is in a job, or after. */
+/* Whether the rank is stopped while its library cannot name it: before it is in a job, or after. */
 static bool is_stopped(const struct wrapper *w, enum hvd_rank_phase phase)
 {
     const pid_t pid = hvd_rank_state_pid();
@@ -359,8 +361,9 @@ static bool is_stopped(const struct wrapper *w, enum hvd_rank_phase phase)
     return hvd_process_is_stopped(pid > 0 ? pid : w->pid);
 }
 
-/* A rank that waits in horovod_init or in MPI_Finalize may wait for one that never comes there: the
- * launcher knows who has ended, or is about to, and who has not come. */
+/* Sends a notice about a rank that waits in horovod_init or in MPI_Finalize, or is stopped. It may
+ * wait for a rank that never comes there: only the launcher knows which ranks have ended, are about
+ * to end, or have not come. */
 static void look_at_rank(struct wrapper *w)
 {
     const int64_t now_ms = hvd_process_now_ms();
@@ -386,7 +389,7 @@ static void look_at_rank(struct wrapper *w)
     send_report(w, &notice);
 }
 
-/* How long nothing may happen. */
+/* The longest wait for an event. */
 static int poll_timeout_ms(const struct wrapper *w, bool is_holding)
 {
     if (w->kill_at_ms || w->has_ended || is_holding)
@@ -394,7 +397,7 @@ static int poll_timeout_ms(const struct wrapper *w, bool is_holding)
     return LOOK_MS;
 }
 
-/* Runs until the program has ended and its output is carried away. */
+/* Runs until the program has ended and all its output has been moved. */
 static void watch(struct wrapper *w)
 {
     int64_t until_ms = 0;
@@ -429,7 +432,7 @@ static void watch(struct wrapper *w)
     (void)kill(-w->pid, SIGKILL);
 }
 
-/* Whether an exception ended the rank, and no process that it had started. */
+/* Whether an exception ended the rank, and not one of the processes that it had started. */
 static bool has_raised(const struct wrapper *w)
 {
     const pid_t raised = hvd_rank_state_raised();
@@ -437,7 +440,7 @@ static bool has_raised(const struct wrapper *w)
     return raised > 0 && (raised == w->pid || raised == hvd_rank_state_pid());
 }
 
-/* Tells the launcher how the rank ended, and returns the exit code for mpirun. */
+/* Reports the end of the rank to the launcher, and returns the exit code for mpirun. */
 static int report(struct wrapper *w)
 {
     struct hvd_report end = {.rank = strtol(w->rank, NULL, 10), .limit_bytes = INT64_MAX};
@@ -458,7 +461,7 @@ static int report(struct wrapper *w)
     if (end.has_raised && !end.was_stopped)
         hvd_report_take_exception(&end, hvd_rank_state_words());
     if ((code != 0 || end.has_aborted) &&
-        hvd_rank_state_joins_all()) /* the numbers of ranks are those of horovodrun */
+        hvd_rank_state_joins_all()) /* ranks have the numbers of horovodrun */
         hvd_report_take_cause(&end, hvd_rank_state_cause());
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
@@ -482,7 +485,7 @@ static hvd_status_t block_signals(struct wrapper *w, struct hvd_err *err)
         (void)sigaddset(&set, watched[i]);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write fails */
+    (void)signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails */
     w->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (w->signals < 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot watch signals: %s", strerror(errno));
@@ -490,9 +493,10 @@ static hvd_status_t block_signals(struct wrapper *w, struct hvd_err *err)
 }
 
 /*
- * mpirun kills the other ranks as soon as one is gone: after a gentle stop this one stays until all
- * have had their grace, and where another rank is to blame, until that one has ended by itself and
- * said how. mpirun comes with SIGTERM then, or it is gone.
+ * Delays the wrapper's end, because mpirun kills the other ranks as soon as one is gone. After a
+ * gentle stop it stays until all programs have had their grace. If another rank is to blame, it
+ * stays until that one may have ended by itself and reported how. mpirun ends both waits with
+ * SIGTERM, or by its own end.
  */
 static void stay(struct wrapper *w)
 {
@@ -507,7 +511,7 @@ static void stay(struct wrapper *w)
     }
 }
 
-/* Everything up to the running program; the exit code of the wrapper. */
+/* Starts the program, watches it and reports its end; returns the exit code of the wrapper. */
 static int run(struct wrapper *w)
 {
     struct hvd_err err = {0};
@@ -540,7 +544,7 @@ static int run(struct wrapper *w)
     return code;
 }
 
-/* What the arguments ask for. */
+/* Reads the arguments. */
 static void take_arguments(struct wrapper *w, char **argv)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -579,11 +583,11 @@ int hvd_rank_exec(int argc, char **argv)
     (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
     if (getppid() != daemon)
         return 128 + SIGHUP;
-    w = hvd_calloc(1, sizeof(*w)); /* a stack may be small (ulimit -s) */
+    w = hvd_calloc(1, sizeof(*w)); /* on the heap: a stack may be small (ulimit -s) */
     if (!w)
         return refuse("horovodrun: out of memory\n", 126);
     take_arguments(w, argv);
-    /* mpirun passes on what it reads at once in one piece. */
+    /* mpirun passes on in one piece what it reads at once. */
     w->has_packets = hvd_process_keep_writes(STDERR_FILENO) && w->has_packets;
     code = run(w);
     hvd_prefix_fini(&w->streams[0].prefix);

@@ -3,30 +3,30 @@
 
 #include <signal.h>
 
-/* The first argument by which horovodrun, started by mpirun, knows that it is the wrapper. */
+/* The first argument that makes horovodrun, started by mpirun, the wrapper. */
 #define HVD_RANK_EXEC "--rank-exec"
 
-/* How the wrapper treats the program's output: the third argument. */
-#define HVD_RANK_PLAIN "plain"   /* as it is */
+/* The third argument: how the wrapper treats the program's output. */
+#define HVD_RANK_PLAIN "plain"   /* unchanged */
 #define HVD_RANK_PREFIX "prefix" /* "[3]<stdout>:" before each line */
-#define HVD_RANK_STAMP "stamp"   /* the time, too */
+#define HVD_RANK_STAMP "stamp"   /* also the time */
 
-/* What tells the wrapper to stop its program with SIGTERM and to leave it its grace. It is one that
- * mpirun passes on by itself. */
+/* On this signal the wrapper stops its program with SIGTERM and gives it its grace. mpirun passes
+ * this signal on by itself. */
 #define HVD_RANK_STOP_SIGNAL SIGALRM
 
-/* The fourth when the output goes into no files. */
+/* The fourth argument if the output goes into no files. */
 #define HVD_RANK_NO_FILES "-"
 
-/* The sixth: which way standard output takes to the launcher. */
+/* The sixth argument: the way of standard output to the launcher. */
 #define HVD_RANK_STREAMS "streams" /* its own */
 #define HVD_RANK_PACKETS "packets" /* in packets on standard error (core/packet.h) */
 
 /*
- * The wrapper around one rank: argv is {horovodrun, --rank-exec, NONCE, MODE, FOLDER, GRACE,
- * WAY, PROGRAM, ...}; GRACE is in milliseconds. Runs the program and returns its exit code, 128 +
- * signal when one killed it, 127 or 126 when it cannot be run, 2 when argv is not as above. Must be
- * called by the main thread, before any other exists.
+ * The wrapper around one rank: argv is {horovodrun, --rank-exec, NONCE, MODE, FOLDER, GRACE, WAY,
+ * PROGRAM, ...}; GRACE is in milliseconds. Runs the program and returns its exit code, or 128 +
+ * signal when one killed it. Returns 127 or 126 when it cannot be run, 2 for a wrong argv. Only the
+ * main thread may call it, before any other thread exists.
  */
 int hvd_rank_exec(int argc, char **argv);
 

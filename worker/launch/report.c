@@ -1,6 +1,6 @@
 /*
- * horovodrun --timeline-report: files in, one file out. What is in them is worked out
- * in worker/timeline_report.
+ * horovodrun --timeline-report: reads files and writes one file. worker/timeline_report computes
+ * its contents.
  */
 #include "worker/launch/report.h"
 
@@ -35,7 +35,8 @@ static hvd_status_t add_file(struct hvd_tl_model *model, const char *path, struc
     return st;
 }
 
-/* Writes beside it and renames, so that the page is whole or as it was. */
+/* Writes a file beside the page and renames it, so that the page is either complete or
+ * unchanged. */
 static hvd_status_t write_page(const char *path, const struct hvd_buf *text, struct hvd_err *err)
 {
     char beside[PATH_MAX];

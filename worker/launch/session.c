@@ -1,15 +1,16 @@
 /*
- * Where mpirun and its daemons keep their files, and ranks their shared memory: two folders for
- * each job on each host. Open MPI leaves files behind when one of its processes is killed, or loses
- * the others; a folder of its own can be removed whole.
+ * The folders of mpirun's and its daemons' files, and of the ranks' shared memory: two for each job
+ * on each host. Open MPI leaves files behind when one of its processes is killed, or loses the
+ * others. A folder of its own can be removed whole.
  *
- * Whoever uses a folder has one open descriptor of it, with a shared lock, inherited from the
- * process that made it. So the exclusive lock can be had when all of them have ended, however:
+ * Each process that uses a folder inherits one open descriptor of it, with a shared lock, from the
+ * process that made it. So another process gets the exclusive lock once all of them have ended, in
+ * whatever way:
  *
  *     horovodrun, mpirun (daemon) --shared lock--> folder <--waits for exclusive lock-- keeper
  *
- * The keeper removes the folder then. Where it was killed too, the next job of the user does, which
- * tries the lock of each such folder. Links are never followed; another user's folder is left
+ * The keeper then removes the folder. If the keeper was killed too, the next job of the user does:
+ * it tries the lock of each such folder. Links are never followed; folders of other users are left
  * alone.
  */
 #include "worker/launch/session.h"
@@ -34,16 +35,16 @@
 
 #define NAME "horovodrun-%u-"
 #define RANDOM "XXXXXX"
-#define OPEN_FOLDERS 8 /* descriptors of a removal */
+#define OPEN_FOLDERS 8 /* while a folder is removed */
 #define ROOM_MPI_5 ((size_t)1 << 20)
-#define KEPT_MAX 2 /* folders of a job */
+#define KEPT_MAX 2 /* folders per job */
 #define SHARED_BASE "/dev/shm"
-#define SHARED "HOROVOD_LAUNCH_SHARED" /* to wrappers: a variable of Open MPI's, and its value */
+#define SHARED "HOROVOD_LAUNCH_SHARED" /* for wrappers: a variable of Open MPI's, and its value */
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
 
-/* What names the place of mpirun's files, of both generations: on all hosts, on its own, on others.
- */
+/* Variables that set the place of mpirun's files, of both generations: on all hosts, on its own, on
+ * others. */
 static const char *const everywhere[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"};
 static const char *const here[] = {"OMPI_MCA_orte_local_tmpdir_base",
                                    "PRTE_MCA_prte_local_tmpdir_base"};
@@ -51,11 +52,11 @@ static const char *const others[] = {"OMPI_MCA_orte_remote_tmpdir_base",
                                      "PRTE_MCA_prte_remote_tmpdir_base",
                                      "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent"};
 
-/* What names the place of shared memory to ranks, of Open MPI 4 and 5. */
+/* Variables that set the place of shared memory for ranks, of Open MPI 4 and 5. */
 static const char *const backing[] = {"OMPI_MCA_btl_vader_backing_directory",
                                       "OMPI_MCA_btl_sm_backing_directory"};
 
-/* Whether it is still the folder that was opened, and this user's. */
+/* Whether path is still the folder that was opened, and belongs to this user. */
 static bool is_ours(int fd, const char *path)
 {
     struct stat opened;
@@ -70,7 +71,7 @@ static int remove_entry(const char *path, const struct stat *about, int type, st
     (void)about;
     (void)type;
     (void)where;
-    (void)remove(path); /* what stays is the next job's to remove */
+    (void)remove(path); /* the next job removes the rest */
     return 0;
 }
 
@@ -79,13 +80,14 @@ static void remove_tree(const char *path)
     (void)nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* Opens the folder; -1 where it is none. Another one's descriptor must not stay in our children. */
+/* Opens the folder; -1 where it is none. Children must not inherit another job's folder: pass
+ * O_CLOEXEC. */
 static int open_folder(const char *path, int flags)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | flags);
 }
 
-/* Removes a folder that no process has. */
+/* Removes a folder that no process uses. */
 static void remove_if_left(const char *path)
 {
     int fd = open_folder(path, O_CLOEXEC);
@@ -95,7 +97,7 @@ static void remove_if_left(const char *path)
     hvd_process_close(&fd);
 }
 
-/* Removes what jobs have left of which no process is there to do so. */
+/* Removes the folders of jobs that have ended without removing them. */
 static void sweep(const char *base)
 {
     char name[64];
@@ -115,8 +117,8 @@ static void sweep(const char *base)
         (void)closedir(folder);
 }
 
-/* Makes the folder and locks it, before a job that looks for left ones can: such a one may have
- * removed it in between. */
+/* Makes the folder and locks it. A job that sweeps may remove it before it is locked; then a new
+ * one is made. */
 static bool make_in(struct hvd_session_folder *folder, const char *base)
 {
     for (int i = 0; i < 10; i++) {
@@ -138,7 +140,7 @@ static bool make_in(struct hvd_session_folder *folder, const char *base)
     return false;
 }
 
-/* In a child: becomes the keeper, which has nothing of its parent but the folders' names. */
+/* Runs in a child: becomes the keeper, which inherits only the folders' names. */
 _Noreturn static void become_keeper(const char *self, struct hvd_session *session)
 {
     char *argv[3 + KEPT_MAX] = {"horovodrun", HVD_SESSION_KEEP};
@@ -156,7 +158,7 @@ _Noreturn static void become_keeper(const char *self, struct hvd_session *sessio
     (void)close_range(STDERR_FILENO + 1, ~0U, 0);
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    (void)!chdir("/"); /* holds no other folder */
+    (void)!chdir("/"); /* keeps no other folder in use */
     (void)execv(self, argv);
     _exit(1);
 }
@@ -166,8 +168,8 @@ static size_t room_of(int mpi_major)
     return mpi_major < 5 ? HVD_ROOM_MPI_4 : ROOM_MPI_5;
 }
 
-/* Makes the folder for files in the first of the places that has room; appends those to `full` that
- * have none. */
+/* Makes the folder for files in the first place that has room. Appends places without room to
+ * `full`. */
 static void make_files(struct hvd_session *session, const char *const *folders, size_t room,
                        struct hvd_buf *full)
 {
@@ -194,11 +196,11 @@ static bool has_string(const char *const *list, const char *text)
     return false;
 }
 
-/* Makes the folder for files, or says why there is none. */
+/* Makes the folder for files, or fails where all places lack room. */
 static hvd_status_t open_files(struct hvd_session *session, const char *folder, int mpi_major,
                                struct hvd_err *err)
 {
-    /* As Open MPI looks for a place. */
+    /* In the order in which Open MPI searches a place. */
     const char *const all[] = {folder, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
     const char *folders[sizeof(all) / sizeof(all[0]) + 1] = {0};
     char host[256] = "";
@@ -268,7 +270,7 @@ static hvd_status_t set(const char *name, const char *value, struct hvd_err *err
                : HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
 }
 
-/* Whether it may be a folder of a job of this user. */
+/* Whether the path may be a folder of a job of this user. */
 static bool is_named(const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -285,15 +287,15 @@ hvd_status_t hvd_session_export(const struct hvd_session *session, int mpi_major
     hvd_status_t st = HVD_OK;
 
     for (size_t i = 0; i < 2 && session->files.fd >= 0 && st == HVD_OK; i++) {
-        (void)unsetenv(here[i]); /* Open MPI refuses it beside the other, also in ranks */
+        (void)unsetenv(here[i]); /* Open MPI refuses both at once, also in ranks */
         st = set(everywhere[i], session->files.path, err);
     }
-    (void)unsetenv(SHARED); /* srun passes on that of another host */
+    (void)unsetenv(SHARED); /* srun passes on another host's */
     for (size_t i = 0; i < 2; i++) {
         const char *given = getenv(backing[i]);
 
         if (given && is_named(given))
-            (void)unsetenv(backing[i]); /* of a job whose rank starts this one */
+            (void)unsetenv(backing[i]); /* from a job whose rank starts this one */
     }
     if (st == HVD_OK && session->shared.fd >= 0) {
         (void)snprintf(entry, sizeof(entry), "%s=%s", backing[mpi_major < 5 ? 0 : 1],
@@ -346,14 +348,14 @@ bool hvd_session_is_chosen(const struct hvd_args *mpi_args)
     return false;
 }
 
-/* Waits until no process has the folder, and removes it; false where it cannot be locked. */
+/* Waits until no process uses the folder, and removes it; false where it cannot be locked. */
 static bool keep(const char *path)
 {
     int fd = open_folder(path, O_CLOEXEC);
     int got;
 
     if (fd < 0)
-        return true; /* removed already */
+        return true; /* already removed */
     do
         got = flock(fd, LOCK_EX);
     while (got != 0 && errno == EINTR);
@@ -375,8 +377,8 @@ int hvd_session_keep(int argc, char **argv)
     return argc < 3 ? 2 : is_good ? 0 : 1;
 }
 
-/* Takes the places that are another host's from the arguments of a daemon, "-mca NAME VALUE":
- * mpirun passes on what it was told of its own. */
+/* Removes the places of another host from a daemon's arguments, "-mca NAME VALUE": mpirun passes
+ * its own places on. */
 static void drop_folders(char **argv)
 {
     size_t n = 0;

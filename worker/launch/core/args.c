@@ -1,6 +1,6 @@
 /*
- * Argument vectors: built up here, executed elsewhere, shown quoted. No argument ever goes through
- * a shell except those of the remote check, and those are quoted by hvd_args_quote.
+ * Argument vectors: built here, executed elsewhere, shown quoted. No argument ever passes through a
+ * shell, except for those of the remote check, which hvd_args_quote quotes.
  */
 #include "worker/launch/core/args.h"
 
@@ -21,7 +21,7 @@ void hvd_args_fini(struct hvd_args *args)
     *args = (struct hvd_args){0};
 }
 
-/* Appends text, which becomes the vector's on success only. */
+/* Appends text. The vector takes ownership of it on success only. */
 static hvd_status_t put(struct hvd_args *args, char *text, struct hvd_err *err)
 {
     if (args->n + 2 > args->_capacity) {
@@ -85,8 +85,8 @@ hvd_status_t hvd_args_add_all(struct hvd_args *args, const char *const *texts, s
     return st;
 }
 
-/* Copies the word that begins at *at to out, without its quotes, and moves *at behind it. False
- * when a quote is left open. */
+/* Copies the word that begins at *at to out, without its quotes, and moves *at past it. False when
+ * a quote is left open. */
 static bool cut_word(const char **at, char *out)
 {
     const char *c = *at;

@@ -8,12 +8,12 @@
 
 /* A growing argument vector, ready for exec. A zeroed struct is an empty one. One thread. */
 struct hvd_args {
-    char **items; /* owned, each and all; followed by a NULL once anything was added */
+    char **items; /* the array and all texts are owned; ends with NULL once it has an entry */
     size_t n;
     size_t _capacity;
 };
 
-/* Frees every argument and the vector; the struct is an empty vector afterwards. */
+/* Frees every argument and the vector, which is empty afterwards. */
 void hvd_args_fini(struct hvd_args *args);
 
 /* Appends a copy of text. HVD_ERR_NOMEM leaves the vector as it was. */
@@ -23,19 +23,19 @@ hvd_status_t hvd_args_add(struct hvd_args *args, const char *text, struct hvd_er
 hvd_status_t hvd_args_addf(struct hvd_args *args, struct hvd_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Appends copies of all the texts up to a NULL. What was added before a failure stays added. */
+/* Appends copies of all texts up to a NULL. Texts appended before a failure stay. */
 hvd_status_t hvd_args_add_all(struct hvd_args *args, const char *const *texts, struct hvd_err *err);
 
 /*
- * Appends the words of text, as a shell would cut it at white space: quotes keep words together and
- * a backslash keeps the next character; nothing is expanded. HVD_ERR_INVALID when a quote is open,
- * HVD_ERR_NOMEM; what was added before stays.
+ * Appends the words of text, as a shell would split it at white space: quotes keep words together,
+ * a backslash keeps the next character, and nothing is expanded. HVD_ERR_INVALID when a quote is
+ * open, HVD_ERR_NOMEM; words appended before a failure stay.
  */
 hvd_status_t hvd_args_split(struct hvd_args *args, const char *text, struct hvd_err *err);
 
 /*
- * Appends text to out so that a POSIX shell reads it back as one word, whatever bytes it holds.
- * Fails as hvd_buf_add does.
+ * Appends text to out, quoted so that a POSIX shell reads it back as one word, whatever bytes it
+ * holds. Fails as hvd_buf_add does.
  */
 hvd_status_t hvd_args_quote(struct hvd_buf *out, const char *text);
 

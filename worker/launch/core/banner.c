@@ -1,6 +1,6 @@
 /*
- * mpirun's banners, byte by byte: what is held back is always a beginning of the same text, so that
- * a program's own rulers pass as they are. Pure.
+ * Recognises mpirun's banners byte by byte. The held bytes are always a beginning of a known text,
+ * so a program's own rulers pass unchanged. Pure.
  */
 #include "worker/launch/core/banner.h"
 
@@ -10,15 +10,15 @@
 #define RULER_MIN 20
 
 enum state {
-    AT_LINE,   /* the line may still be a ruler, or one of mpirun's without rulers */
-    IN_LINE,   /* it is none: bytes pass up to its end */
-    AFTER_ONE, /* behind a ruler: the line may still begin a banner */
+    AT_LINE,   /* the line may still become a ruler, or a text of mpirun without rulers */
+    IN_LINE,   /* it is neither: bytes pass up to its end */
+    AFTER_ONE, /* after a ruler: the line may still begin a banner */
     IN_BANNER, /* up to the next ruler */
     IN_ABORT,  /* within the lines about a connection that broke */
     IN_CRASH,  /* within the stack of mpirun itself */
 };
 
-/* How the banners of Open MPI 4 and 5 about the end of processes begin. */
+/* The beginnings of Open MPI 4's and 5's banners about the end of processes. */
 static const char *const intros[] = {
     "mpirun noticed that process rank ",
     "prterun noticed that process rank ",
@@ -37,13 +37,13 @@ static const char *const intros[] = {
     "WARNING: Open MPI failed to TCP connect to a peer MPI process",
 };
 
-/* What mpirun writes without rulers: the first ones behind "[HOST:PID] ", the last ones because of
- * what the launcher has done. */
+/* Texts that mpirun writes without rulers. The first follow "[HOST:PID] ", the last are caused by
+ * the launcher's own actions. */
 static const char *const lines[] = {
     "*** An error occurred in Socket closed\n", /* several lines, with which Open MPI 5 ends a rank
                                                  */
     "PMIX ERROR: ",
-    "*** Process received signal ***\n",     /* of mpirun's own process: it crashes when stopped */
+    "*** Process received signal ***\n",     /* of mpirun's process: it crashes when stopped */
     "mpirun: Forwarding signal 14 to job\n", /* HVD_RANK_STOP_SIGNAL */
     "mpirun: abort is already in progress...hit ctrl-c again to forcibly terminate\n\n",
     "prterun: abort is already in progress...hit ctrl-c again to forcibly terminate\n\n",
@@ -55,7 +55,8 @@ enum { ABORTED, FAILED, CRASHED, OWN_DOING, N_LINES = OWN_DOING + 4 };
 #define ABORT_END "MPI will try to terminate your MPI job as well)\n"
 #define NAME_MAX_LEN 280 /* of HOST:PID */
 
-/* Appends what is held behind the whole banners, and goes on within the line or at the next one. */
+/* Passes the held bytes after the whole banners. The state becomes the rest of the line, or the
+ * next line. */
 static hvd_status_t release(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     const char *from = filter->_held + filter->_n_was;
@@ -75,7 +76,7 @@ static bool is_dashes(const char *line, size_t len)
     return true;
 }
 
-/* Whether the line is the beginning of an intro, or begins with one (*whole). */
+/* Whether the line is a beginning of an intro, or begins with a whole one (*whole). */
 static bool may_be_intro(const char *line, size_t len, bool *whole)
 {
     for (size_t i = 0; i < sizeof(intros) / sizeof(intros[0]); i++) {
@@ -88,7 +89,7 @@ static bool may_be_intro(const char *line, size_t len, bool *whole)
     return false;
 }
 
-/* Whether the text is a beginning of the words, or begins with them (*whole). */
+/* Whether the text is a beginning of the words, or begins with all of them (*whole). */
 static bool may_be(const char *text, size_t len, const char *words, bool *whole)
 {
     const size_t n = strlen(words);
@@ -105,7 +106,7 @@ static bool is_mpirun(const struct hvd_banner_filter *filter, const char *line, 
     return colon && filter->mpirun > 0 && strtol(colon + 1, NULL, 10) == filter->mpirun;
 }
 
-/* Which of the lines without rulers it may be, or is (*whole); N_LINES: none. */
+/* The index of the text without rulers that the line may become, or is (*whole); N_LINES: none. */
 static int may_be_line(const struct hvd_banner_filter *filter, size_t len, bool *whole)
 {
     const char *line = filter->_held + filter->_line;
@@ -126,8 +127,8 @@ static int may_be_line(const struct hvd_banner_filter *filter, size_t len, bool 
     return N_LINES;
 }
 
-/* Whether the line may be an error of PMIx, which may stand within any other of mpirun's texts; it
- * is one when it ends. */
+/* Whether the line may become an error of PMIx, which may occur within any other text of mpirun.
+ * Once the line has ended: whether it is one. */
 static bool may_be_failed(const struct hvd_banner_filter *filter, size_t len)
 {
     bool whole = false;
@@ -139,7 +140,7 @@ static bool may_be_failed(const struct hvd_banner_filter *filter, size_t len)
     return which == FAILED || (which == ABORTED && !whole);
 }
 
-/* A line that may be a ruler has got one byte more. */
+/* Takes one more byte of a line that may become a ruler. */
 static hvd_status_t grow_ruler(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     const char *line = filter->_held + filter->_line;
@@ -153,7 +154,7 @@ static hvd_status_t grow_ruler(struct hvd_banner_filter *filter, struct hvd_buf 
     return line[len - 1] == '-' ? HVD_OK : release(filter, pass);
 }
 
-/* Behind a ruler of a rank another one may begin: the dash that came last is its first. */
+/* Takes the last dash as the first of a new ruler: after a rank's ruler, mpirun's may begin. */
 static hvd_status_t begin_again(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     hvd_status_t st;
@@ -194,7 +195,7 @@ static void grow_banner(struct hvd_banner_filter *filter)
     filter->_line = filter->_n_held;
 }
 
-/* A line that may be one of mpirun's without rulers has got one byte more. */
+/* Takes one more byte of a line that may become a text of mpirun without rulers. */
 static hvd_status_t grow_line(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     bool whole = false;
@@ -214,7 +215,7 @@ static hvd_status_t grow_line(struct hvd_banner_filter *filter, struct hvd_buf *
     return HVD_OK;
 }
 
-/* The stack of mpirun itself, up to its last line; it has no other process to write beside it. */
+/* Takes mpirun's own stack up to its last line. No other process writes in between. */
 static void grow_crash(struct hvd_banner_filter *filter)
 {
     const size_t n = strlen(CRASH_END);
@@ -230,8 +231,8 @@ static void grow_crash(struct hvd_banner_filter *filter)
     filter->_line = filter->_n_held;
 }
 
-/* The lines about a connection that broke begin with "[HOST:PID] ***", each; errors of PMIx may
- * stand between them. */
+/* Takes the lines about a connection that broke. Each begins with "[HOST:PID] ***"; errors of PMIx
+ * may occur between them. */
 static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     const size_t n = strlen(ABORT_END);
@@ -250,8 +251,8 @@ static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf 
     return HVD_OK;
 }
 
-/* Whether one of mpirun's texts may begin with it behind what a rank has written of its line: a
- * ruler, or a line about the launcher's own doing. */
+/* Whether a text of mpirun may begin with c after a rank's unfinished line: a ruler, or a line
+ * about the launcher's own action. */
 static bool may_begin_within(char c)
 {
     bool begins = c == '-';
@@ -269,7 +270,7 @@ hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hv
         filter->_state = c == '\n' ? AT_LINE : IN_LINE;
         return hvd_buf_add(pass, &c, 1);
     }
-    if (filter->_state == IN_LINE) { /* mpirun writes behind a line that has no end yet */
+    if (filter->_state == IN_LINE) { /* mpirun writes after a line without end */
         filter->_state = AT_LINE;
         filter->_line = filter->_n_held;
     }

@@ -11,35 +11,41 @@
 #define HVD_BANNER_MAX ((size_t)16 << 10)
 
 /*
- * The banners of mpirun within its output: paragraphs between two rulers of dashes that begin with
- * one of its sentences about a process that ended, and lines of Open MPI 5 about a connection that
- * broke and about errors of its own, and the stack of mpirun itself, which may crash when stopped.
- * The launcher names the cause in one line of its own, so they are held back, and shown only where
- * it cannot. What mpirun says of the launcher's own signals is left out. A zeroed struct is a
- * filter that holds nothing.
+ * Filters the banners of mpirun from its output:
+ *
+ * - paragraphs between two rulers of dashes that begin with a known sentence about the end of a
+ *   process;
+ * - lines of Open MPI 5 about a connection that broke, and about errors of its own;
+ * - the stack of mpirun itself, which may crash when stopped.
+ *
+ * The launcher names the cause in one line of its own. So the filter holds banners back, and the
+ * launcher shows them only where it finds no cause. Lines about the launcher's own signals are
+ * dropped. A zeroed struct is an empty filter.
  */
 struct hvd_banner_filter {
-    int64_t mpirun;             /* its process, whose own stack is held back, too; 0: not known */
-    char _held[HVD_BANNER_MAX]; /* what may be a banner, or is one */
+    int64_t mpirun;             /* its process id, whose stack is held back, too; 0: unknown */
+    char _held[HVD_BANNER_MAX]; /* a banner, or bytes that may become one */
     size_t _n_held;
-    size_t _line;  /* in _held: where the current line begins */
-    size_t _n_was; /* of _held, that are whole banners */
+    size_t _line;  /* the beginning of the current line in _held */
+    size_t _n_was; /* bytes of whole banners in _held */
     int _state;
 };
 
-/* Takes a byte; appends to pass what is known to be no banner. Fails as hvd_buf_add. */
+/* Takes a byte, and appends to pass all bytes that cannot belong to a banner. Fails as
+ * hvd_buf_add. */
 hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hvd_buf *pass);
 
-/* Whether bytes are held back that may turn out to be no banner. */
+/* Whether it holds bytes back that may turn out to be no banner. */
 bool hvd_banner_is_holding(const struct hvd_banner_filter *filter);
 
-/* Nothing has come for a while: appends such bytes to pass. Fails as hvd_buf_add. */
+/* Called after a silence: appends such bytes to pass. Fails as hvd_buf_add. */
 hvd_status_t hvd_banner_idle(struct hvd_banner_filter *filter, struct hvd_buf *pass);
 
-/* Whether banners are held back, and nothing behind them. */
+/* Whether it holds whole banners back, and nothing after them. */
 bool hvd_banner_has_whole(const struct hvd_banner_filter *filter);
 
-/* The banners that were held back, and forgets them: the caller's to show. */
+/* Moves the banners to pass, for the caller to show, and empties the filter. Fails as
+ * hvd_buf_add. */
 hvd_status_t hvd_banner_take(struct hvd_banner_filter *filter, struct hvd_buf *pass);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What the kernel's text files say about memory cgroups, versions 1 and 2. In a container the path
- * in /proc/self/cgroup may be the host's, while the mount shows only the part below it: the root
- * field of mountinfo tells which, and is cut off.
+ * Reads the kernel's text files about memory cgroups, versions 1 and 2. In a container the path in
+ * /proc/self/cgroup may be the host's, while the mount contains only the part below it. The root
+ * field of mountinfo is the prefix to cut off.
  */
 #include "worker/launch/core/cgroup.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/str.h"
 
-/* Version 1 says "no limit" with the largest multiple of a page, which differs between kernels. */
+/* Version 1 writes the largest multiple of a page for "no limit". It differs between kernels. */
 #define NO_LIMIT_BYTES ((int64_t)1 << 60)
 
 /* Whether a list separated by commas holds the word. */
@@ -24,7 +24,7 @@ static bool list_has(struct hvd_strview list, const char *word)
     return false;
 }
 
-/* The path of the process in the hierarchy of that version; data NULL when it has none. */
+/* The path of the process in the hierarchy of that version; data is NULL when it has none. */
 static struct hvd_strview find_path(const char *cgroup, int version)
 {
     struct hvd_strview rest = hvd_strview_of(cgroup);
@@ -48,7 +48,7 @@ struct mount {
     struct hvd_strview point; /* where it is mounted */
 };
 
-/* The mount that shows the hierarchy of that version. */
+/* Finds the mount of the hierarchy of that version. */
 static bool find_mount(const char *mountinfo, int version, struct mount *out)
 {
     struct hvd_strview rest = hvd_strview_of(mountinfo);
@@ -78,7 +78,7 @@ static bool find_mount(const char *mountinfo, int version, struct mount *out)
     return false;
 }
 
-/* The part of path below the mount's root; empty when it is the root or lies outside it. */
+/* The part of path below the mount's root; empty where path is the root or outside it. */
 static struct hvd_strview below(struct hvd_strview path, struct hvd_strview root)
 {
     if (hvd_strview_equal(root, "/"))

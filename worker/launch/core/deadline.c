@@ -1,7 +1,8 @@
 /*
- * mpirun ends when a rank has failed, unless it waits for a daemon that it cannot reach, or has
- * lost a process that was starting. The time counts in steps of a look each, so that a launcher
- * that was stopped, or that waits for whoever reads its output, blames mpirun for nothing.
+ * Limits the time of mpirun to end after a rank has failed. mpirun ends by itself unless it waits
+ * for a daemon that it cannot reach, or has lost a process that was starting. Each look adds a
+ * bounded step to the time. So the time in which the launcher was stopped, or waited for the reader
+ * of its output, does not count against mpirun.
  */
 #include "worker/launch/core/deadline.h"
 

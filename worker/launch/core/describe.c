@@ -1,6 +1,6 @@
 /*
- * What the last line of horovodrun says of a failure. It names the rank and its host, what ended
- * it, and what it wrote about that.
+ * Writes the last line of horovodrun about a failure. It names the rank and its host, the way in
+ * which it ended, and its last words about that.
  */
 #include "worker/launch/core/describe.h"
 
@@ -15,13 +15,13 @@
 #define RANK_WORD "ank " /* of "Rank 2" and "rank 2" */
 #define HOST_WORD " on host "
 
-/* A rank with its host, as a text has it: "rank 2 on host w". */
+/* A rank with its host in a text: "rank 2 on host w". */
 struct mention {
     int64_t rank;
     struct hvd_strview host;
 };
 
-/* Finds the next mention in a text and moves *at behind it; false: there is none. */
+/* Finds the next mention in a text and moves *at past it; false when there is none. */
 static bool find_mention(const char **at, struct mention *mention)
 {
     const int64_t range[2] = {0, INT32_MAX};
@@ -39,15 +39,15 @@ static bool find_mention(const char **at, struct mention *mention)
         *at += strlen(HOST_WORD);
         mention->host = (struct hvd_strview){*at, strcspn(*at, " ,:;()\"\n")};
         while (mention->host.len > 0 && mention->host.data[mention->host.len - 1] == '.')
-            mention->host.len--; /* of a sentence */
+            mention->host.len--; /* end of a sentence */
         *at += mention->host.len;
         return true;
     }
     return false;
 }
 
-/* The host that a rank calls by that name, as the list names it: the same name, or the entry of
- * that rank when it starts so; else that name. */
+/* Translates a host name that a rank uses to that of the list. An equal name stays. The entry of
+ * that rank replaces a name with the same first label. Any other name stays. */
 static struct hvd_strview name_mention(const struct mention *mention, const struct hvd_hosts *hosts)
 {
     const char *listed = hvd_hosts_of_rank(hosts, mention->rank);
@@ -65,8 +65,8 @@ static struct hvd_strview name_mention(const struct mention *mention, const stru
     return own;
 }
 
-/* The host of the report's rank. Where nothing is known but the list, it has the name that the text
- * gives to the same host: "localhost" is called by its own name there. */
+/* The host of the report's rank. Where only the list names it, takes the name that the text gives
+ * to the same host: there "localhost" has its real name. */
 static struct hvd_strview name_host(const struct hvd_report *report, const struct hvd_hosts *hosts)
 {
     const char *listed = hvd_hosts_of_rank(hosts, report->rank);
@@ -81,7 +81,7 @@ static struct hvd_strview name_host(const struct hvd_report *report, const struc
     return hvd_strview_of(listed ? listed : "unknown");
 }
 
-/* Gives each host in the line the name that it has everywhere else in it. */
+/* Replaces the host names in the line, so that each host has one name in it. */
 static void unify_hosts(const struct hvd_hosts *hosts, char *out, size_t size)
 {
     char text[HVD_REPORT_MAX];
@@ -103,8 +103,8 @@ static void unify_hosts(const struct hvd_hosts *hosts, char *out, size_t size)
         (void)snprintf(out + len, size - len, "%s", done);
 }
 
-/* What the rank's last words add to the way it ended. What it wrote before a signal of others need
- * not be the cause. */
+/* Adds the rank's last words to the way it ended. After a signal from outside they need not be the
+ * cause. */
 static void add_words(const struct hvd_report *report, char *out, size_t size)
 {
     bool is_own_end = report->signal == 0 || report->signal == SIGABRT;
@@ -145,7 +145,7 @@ static void describe_lost_host(const struct hvd_report *report, const struct hvd
     }
 }
 
-/* A rank that joins no job any more, where others wait for it. */
+/* A rank that joins no further job while other ranks wait for it. */
 static void describe_absent(const struct hvd_report *report, const char *host, char *out,
                             size_t size)
 {
@@ -168,7 +168,7 @@ static void describe_absent(const struct hvd_report *report, const char *host, c
                        report->rank, host, waits);
 }
 
-/* Whether an exception ended the rank, and its words are known. */
+/* Whether an exception ended the rank, and its text is known. */
 static bool has_raised(const struct hvd_report *report)
 {
     return report->has_raised && !report->was_stopped && report->signal == 0 &&
@@ -188,7 +188,7 @@ static void add_end(const struct hvd_report *report, char *out, size_t size)
                        name ? name : "unknown");
 }
 
-/* The process of a rank, as it ended. */
+/* Describes how the process of a rank ended. */
 static void describe_end(const struct hvd_report *report, const char *host, char *out, size_t size)
 {
     if (report->signal == 0 && report->exit_code == 0)
@@ -216,7 +216,7 @@ static void describe_unheard(const struct hvd_report *report, const char *host, 
     add_end(report, out, size);
 }
 
-/* The line, with the names of hosts in its words as the rank had them. */
+/* Writes the line. Host names in its words are still those that the rank used. */
 static void describe(const struct hvd_report *report, const struct hvd_hosts *hosts,
                      const char *host, char *out, size_t size)
 {

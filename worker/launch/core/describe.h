@@ -7,9 +7,9 @@
 #include "worker/launch/core/report.h"
 
 /*
- * One line without newline: "rank 1 on host h raised KeyError: 'x'", "rank 1 on host h
- * was killed by signal 9 (Killed): out of memory (limit 64Mi)". The host is named as the list names
- * it, where the list has it.
+ * Writes one line without newline: "rank 1 on host h raised KeyError: 'x'", "rank 1 on host h was
+ * killed by signal 9 (Killed): out of memory (limit 64Mi)". Hosts have their names from the list,
+ * where it has them.
  */
 void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
                          size_t size);

@@ -1,7 +1,7 @@
 /*
- * The environment of the ranks. mpirun's own -x cuts values at some characters, so all entries
+ * The environment of the ranks. mpirun's own -x cuts values at some characters. So all entries
  * travel encoded in variables of ours, and the wrapper around each rank unpacks them. The values
- * never stand on a command line, where other users could read them.
+ * never appear on a command line, where other users could read them.
  *
  * The text: entries separated by '&', every byte but letters, digits and a few more as %XX.
  */
@@ -37,7 +37,7 @@ bool hvd_environment_is_passed(const char *entry)
            memcmp(name.data + name.len - devices_len, devices, devices_len) != 0;
 }
 
-/* The entry NAME=VALUE of that name, or NULL. */
+/* The entry NAME=VALUE of that name; NULL when there is none. */
 static const char *find(char *const *environ_, const char *name)
 {
     size_t len = strlen(name);
@@ -98,7 +98,7 @@ hvd_status_t hvd_environment_encode(const struct hvd_args *entries, struct hvd_b
     return st;
 }
 
-/* Unescapes the text in place; false on an escape that is none or stands for a zero byte. */
+/* Unescapes the text in place; false on an invalid escape, or one for a zero byte. */
 static bool unescape(char *text)
 {
     char *to = text;

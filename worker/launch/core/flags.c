@@ -1,7 +1,7 @@
 /*
  * The flags of horovodrun that set a variable of the runtime in the environment of the ranks, with
- * the names that Horovod gives them. Values are checked here, before anything starts; what a path
- * may be is the runtime's to say.
+ * the names that Horovod gives them. Values are checked here, before anything starts; paths are
+ * left to the runtime.
  */
 #include "worker/launch/core/flags.h"
 
@@ -13,14 +13,14 @@
 
 enum kind {
     FIXED,   /* no value: the variable gets `text` */
-    TEXT,    /* as it is */
+    TEXT,    /* unchanged */
     INTEGER, /* 0 to max */
-    MIB,     /* likewise; the variable is in bytes */
+    MIB,     /* 0 to max; the variable is in bytes */
     DECIMAL, /* 0 to max */
-    LEVEL,   /* of the log */
+    LEVEL,   /* a level of the log */
     CORES,   /* numbers of processors, separated by commas */
-    IGNORED, /* no value, no variable: the note says why it changes nothing */
-    REFUSED, /* `text` says why */
+    IGNORED, /* no value, no variable; `note` gives the reason why it changes nothing */
+    REFUSED, /* `text` gives the reason */
 };
 
 struct hvd_launch_flag {
@@ -29,7 +29,7 @@ struct hvd_launch_flag {
     enum kind kind;
     const char *text;
     int64_t max;
-    const char *note; /* why it changes nothing, or NULL */
+    const char *note; /* the reason why it changes nothing, or NULL */
 };
 
 #define BY_ITSELF "the library uses the structure of the hosts by itself"
@@ -138,7 +138,7 @@ static hvd_status_t check_decimal(const struct hvd_launch_flag *flag, const char
                     flag->max);
 }
 
-/* What the runtime takes for a level of its log. */
+/* Accepts the log levels that the runtime accepts. */
 static hvd_status_t check_level(const struct hvd_launch_flag *flag, const char *value,
                                 struct hvd_err *err)
 {

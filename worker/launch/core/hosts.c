@@ -1,7 +1,7 @@
 /*
- * The list of hosts, from -H or from a hostfile, and what can be said about it without asking
- * anybody. Names are checked strictly, because they end up as arguments of ssh and mpirun: what
- * starts with '-' would be an option there.
+ * The list of hosts, from -H or from a hostfile, with the checks that need no access to a host.
+ * Names are checked strictly, because they become arguments of ssh and mpirun: a name with a
+ * leading '-' would be an option there.
  */
 #include "worker/launch/core/hosts.h"
 
@@ -38,7 +38,7 @@ static hvd_status_t check_name(struct hvd_strview name, struct hvd_err *err)
                     name.len > 64 ? 64 : (int)name.len, name.len ? name.data : "");
 }
 
-/* Adds the slots to the host of that name, which is appended when it is new. */
+/* Adds the slots to the host of that name. Appends the host when it is new. */
 static hvd_status_t put(struct hvd_hosts *hosts, struct hvd_strview name, int64_t slots,
                         struct hvd_err *err)
 {
@@ -64,7 +64,7 @@ static hvd_status_t put(struct hvd_hosts *hosts, struct hvd_strview name, int64_
     return HVD_OK;
 }
 
-/* Ends a parse: an empty list is an error, and a failed one keeps nothing. */
+/* Ends a parse: an empty list is an error, and a failed parse keeps nothing. */
 static hvd_status_t finish(struct hvd_hosts *parsed, hvd_status_t st, struct hvd_hosts *out,
                            struct hvd_err *err)
 {
@@ -116,7 +116,7 @@ static struct hvd_strview cut_word(struct hvd_strview *line)
     return word;
 }
 
-/* One line without its comment: nothing, or a host and its settings. */
+/* Parses one line without its comment: empty, or a host and its settings. */
 static hvd_status_t parse_line(struct hvd_strview line, struct hvd_hosts *parsed,
                                struct hvd_err *err)
 {
@@ -208,7 +208,7 @@ const char *hvd_hosts_of_rank(const struct hvd_hosts *hosts, int64_t rank)
     return NULL;
 }
 
-/* How many of the hosts have that version. */
+/* The number of hosts with that version. */
 static size_t count_version(const struct hvd_hosts *hosts, int major)
 {
     size_t n = 0;

@@ -10,12 +10,12 @@
 
 #define HVD_HOST_NAME_MAX 253
 
-/* One host and how many processes it takes. The later fields are filled by the checks. */
+/* One host and its number of processes. The checks fill the later fields. */
 struct hvd_host {
     char *name; /* owned */
     int64_t slots;
     bool is_local;    /* this machine: reached without ssh */
-    bool has_wrapper; /* horovodrun is there at the same path, so its ranks can be watched */
+    bool has_wrapper; /* it has horovodrun at the same path, so a wrapper can watch its ranks */
     int mpi_major;    /* major version of Open MPI; 0 = not known yet */
 };
 
@@ -26,38 +26,39 @@ struct hvd_hosts {
     size_t _capacity;
 };
 
-/* Frees the list; the struct is an empty one afterwards. */
+/* Frees the list, which is empty afterwards. */
 void hvd_hosts_fini(struct hvd_hosts *hosts);
 
 /*
- * Reads "h1:4,h2" (no number means one slot) into *out, which must be empty. A host named twice has
- * the sum. HVD_ERR_INVALID names the entry that is wrong; nothing to free on failure.
+ * Reads "h1:4,h2" (no number means one slot) into *out, which must be empty. The slots of a host
+ * named twice are added. HVD_ERR_INVALID names the wrong entry; there is nothing to free on
+ * failure.
  */
 hvd_status_t hvd_hosts_parse_list(const char *text, struct hvd_hosts *out, struct hvd_err *err);
 
 /*
  * Reads a hostfile, lines "h1 slots=4", comments from '#', into *out, which must be empty.
- * HVD_ERR_INVALID names the line that is wrong; nothing to free on failure.
+ * HVD_ERR_INVALID names the wrong line; there is nothing to free on failure.
  */
 hvd_status_t hvd_hosts_parse_file(struct hvd_strview text, struct hvd_hosts *out,
                                   struct hvd_err *err);
 
-/* The slots of all hosts together. */
+/* The number of slots of all hosts. */
 int64_t hvd_hosts_slots(const struct hvd_hosts *hosts);
 
 /*
- * Keeps of the list just what n_proc processes fill, in order: the hosts behind are dropped.
- * HVD_ERR_INVALID with the numbers when there are fewer slots than processes.
+ * Reduces the list to the slots that n_proc processes fill, in order, and drops the other hosts.
+ * HVD_ERR_INVALID gives both numbers when there are fewer slots than processes.
  */
 hvd_status_t hvd_hosts_fit(struct hvd_hosts *hosts, int64_t n_proc, struct hvd_err *err);
 
-/* The name in the list of the host that runs a rank, NULL past the last slot. Borrowed. */
+/* The listed name of the host that runs a rank; NULL past the last slot. Borrowed. */
 const char *hvd_hosts_of_rank(const struct hvd_hosts *hosts, int64_t rank);
 
 /*
- * HVD_ERR_MISMATCH when not all hosts have the same major version of Open MPI as this one, which
- * has this_major: names the odd ones, those that differ from what most have. Hosts with version 0
- * are not looked at.
+ * Fails with HVD_ERR_MISMATCH unless all hosts have this host's major version of Open MPI,
+ * this_major. The error names the hosts that differ from the majority. Hosts with version 0 are
+ * skipped.
  */
 hvd_status_t hvd_hosts_check_versions(const struct hvd_hosts *hosts, int this_major,
                                       struct hvd_err *err);

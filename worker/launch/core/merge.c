@@ -1,9 +1,10 @@
 /*
- * Two streams in one order, line by line. At most one of them is within a line at the end of the
- * text, its owner; bytes of the other one are held until that line ends. What is held is older than
- * whatever the owner writes behind that end, so it goes first. The time that it waits counts in
- * steps of a look each, so that a reader that pauses, or a launcher that was stopped, cuts no line
- * whose end is in the pipe. Pure.
+ * Merges two streams into one order, line by line. At most one of them, the owner, has an
+ * unfinished line at the end of the text; bytes of the other are held until that line ends. They
+ * are older than the owner's bytes after that end, so they come first.
+ *
+ * Each look adds a bounded step to the waiting time. So a reader that pauses, or a launcher that
+ * was stopped, does not cut a line whose end is already in the pipe. Pure.
  */
 #include "worker/launch/core/merge.h"
 
@@ -22,7 +23,7 @@ void hvd_merge_fini(struct hvd_merge *merge)
     hvd_buf_fini(&merge->_held);
 }
 
-/* Appends to the text, whose last line is that stream's then. */
+/* Appends to the text. The stream then owns the last line. */
 static hvd_status_t append(struct hvd_merge *merge, enum hvd_stream stream, struct hvd_strview data)
 {
     if (data.len == 0)
@@ -37,7 +38,7 @@ static enum hvd_stream other(enum hvd_stream stream)
     return stream == HVD_STREAM_OUT ? HVD_STREAM_ERR : HVD_STREAM_OUT;
 }
 
-/* Appends the first bytes of what is held; the rest begins to wait, for another line. */
+/* Appends the first held bytes. The rest waits anew, for another line. */
 static hvd_status_t append_held(struct hvd_merge *merge, size_t len)
 {
     const hvd_status_t st = append(merge, other(merge->_owner),
@@ -48,7 +49,8 @@ static hvd_status_t append_held(struct hvd_merge *merge, size_t len)
     return st;
 }
 
-/* The bytes up to the end of the first line, or of the last one; all where none ends. */
+/* The number of bytes up to the end of the first line, or of the last one; all bytes where no line
+ * ends. */
 static size_t up_to_end(struct hvd_strview data, bool is_last)
 {
     const char *end = NULL;
@@ -58,7 +60,7 @@ static size_t up_to_end(struct hvd_strview data, bool is_last)
     return end ? (size_t)(end - data.data) + 1 : data.len;
 }
 
-/* Bytes of the owner of the line while the other stream waits. */
+/* Takes bytes of the line's owner while the other stream waits. */
 static hvd_status_t end_line(struct hvd_merge *merge, struct hvd_strview data)
 {
     const enum hvd_stream owner = merge->_owner;
@@ -71,7 +73,7 @@ static hvd_status_t end_line(struct hvd_merge *merge, struct hvd_strview data)
         const struct hvd_strview held = {.data = merge->_held.data, .len = merge->_held.len};
         const size_t lines = up_to_end(held, true);
 
-        /* A line that is held and has no end yet is not begun before what the owner has here. */
+        /* A held line without its end must not begin before the owner's bytes that are here. */
         if (data.len == 0 || held.data[lines - 1] == '\n')
             st = append_held(merge, data.len == 0 ? held.len : lines);
         if (st == HVD_OK)

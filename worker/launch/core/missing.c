@@ -1,7 +1,7 @@
 /*
- * The launcher keeps of each rank what its wrapper has sent last. A rank that waits is overdue at
- * the warning time and a little more: until then it would be heard of whoever has just come. The
- * warning comes again each time that twice as much time has passed.
+ * Finds the ranks that others wait for. The launcher keeps the last notice of each rank's wrapper.
+ * A waiting rank is overdue at the warning time plus some slack, within which the notice of a rank
+ * that has just come arrives. The warning is repeated each time that the waiting time has doubled.
  */
 #include "worker/launch/core/missing.h"
 
@@ -11,36 +11,36 @@
 
 #include "base/mem.h"
 
-#define NAMED_MAX 6 /* of more ranks the number is given */
+#define NAMED_MAX 6 /* beyond that, only the number of ranks is given */
 
 enum state {
-    AWAY, /* nothing was heard of it, or it has left horovod_init */
+    AWAY, /* no notice came, or the last one was that it has left horovod_init */
     HERE, /* within horovod_init */
     STOPPED,
     LEAVING, /* within MPI_Finalize */
     GONE,    /* it has ended */
-    LEFT_OUT /* it has ended, and had not come */
+    LEFT_OUT /* it has ended without having come */
 };
 
 struct member {
     enum state state;
     bool stood_still; /* it was stopped when the first rank ended: what it does later is its end */
     bool has_succeeded; /* it ended with 0, and was not stopped */
-    int64_t noticed_ms; /* the last notice, by the clock below */
-    int64_t stopped_ms; /* of a rank that is stopped: the first notice of that */
+    int64_t noticed_ms; /* time of the last notice, by clock_ms */
+    int64_t stopped_ms; /* of a stopped rank: time of the first notice of that */
 };
 
 struct hvd_missing {
     const struct hvd_hosts *hosts; /* borrowed */
     struct member *members;        /* by rank; owned */
     int64_t n;
-    int64_t now_ms;   /* of the last notice */
-    int64_t clock_ms; /* since the first one, in bounded steps */
+    int64_t now_ms;   /* time of the last notice */
+    int64_t clock_ms; /* since the first notice, in bounded steps */
     bool is_begun;
     bool is_ending;     /* a rank has ended */
-    int64_t longest_ms; /* that a rank has waited which can name nobody */
+    int64_t longest_ms; /* the longest wait of a rank that can name no other */
     int64_t warner;     /* the rank whose notice led to the last warning ... */
-    int64_t warned_ms;  /* ... and how long it had waited; 0: there was none */
+    int64_t warned_ms;  /* ... and its waiting time; 0: no warning yet */
     int64_t rank;
     char text[HVD_REPORT_LINE_MAX + 1];
 };
@@ -76,7 +76,7 @@ static bool is_silent(const struct hvd_missing *m, const struct member *member, 
     return member->state == HERE && m->clock_ms - member->noticed_ms >= limit_ms;
 }
 
-/* Appends to the text; what does not fit is left out. */
+/* Appends to the text, and cuts what does not fit. */
 static void add(struct hvd_missing *m, const char *text)
 {
     const size_t len = strlen(m->text);
@@ -95,13 +95,13 @@ static void add_rank(struct hvd_missing *m, int64_t rank)
     add(m, text);
 }
 
-/* What it did while others waited for it. */
+/* The rank's state while others waited for it. */
 static enum state state_of(const struct member *member)
 {
     return member->stood_still ? STOPPED : member->state;
 }
 
-/* One rank that others wait for in that place. */
+/* Describes one rank that others wait for at that place. */
 static void describe_one(struct hvd_missing *m, const char *where, int64_t rank, int64_t waited_ms)
 {
     const enum state state = state_of(&m->members[rank]);
@@ -121,7 +121,7 @@ static void describe_one(struct hvd_missing *m, const char *where, int64_t rank,
     add(m, text);
 }
 
-/* Several ranks, of which the first few are named. */
+/* Describes several ranks and names the first few. */
 static void describe_some(struct hvd_missing *m, const char *where, const int64_t *ranks, int64_t n,
                           int64_t waited_ms)
 {
@@ -148,7 +148,7 @@ static void describe_some(struct hvd_missing *m, const char *where, const int64_
     }
 }
 
-/* The members whom the test finds: how many, and the first ones. */
+/* Finds the missing ranks: returns their number, and the first ones. */
 static int64_t find(const struct hvd_missing *m, int64_t warning_ms, int64_t *first)
 {
     int64_t n = 0;
@@ -164,7 +164,7 @@ static int64_t find(const struct hvd_missing *m, int64_t warning_ms, int64_t *fi
     return n;
 }
 
-/* Whether a rank has ended: then others wait for that one, and it is named otherwise. */
+/* Whether a rank has ended. Then others wait for that rank, and another message names it. */
 static bool has_gone(const struct hvd_missing *m)
 {
     for (int64_t rank = 0; rank < m->n; rank++)
@@ -173,7 +173,7 @@ static bool has_gone(const struct hvd_missing *m)
     return false;
 }
 
-/* Writes about who is missing; nobody: that all have come. */
+/* Writes about the missing ranks, or that all have come. */
 static void describe(struct hvd_missing *m, const struct hvd_report *notice)
 {
     int64_t first[NAMED_MAX];
@@ -191,8 +191,7 @@ static void describe(struct hvd_missing *m, const struct hvd_report *notice)
                        notice->waited_ms / 1000);
 }
 
-/* Whether nothing is to be said of the ranks that this one waits for: it is too early, or has been
- * said. */
+/* Whether a warning would be too early, or repeat the last one too soon. */
 static bool is_early(const struct hvd_missing *m, const struct hvd_report *notice, bool is_lost)
 {
     return notice->warning_ms == 0 ||
@@ -215,7 +214,7 @@ static enum hvd_missing_step note_step(struct hvd_missing *m, const struct hvd_r
     return is_lost ? HVD_MISSING_END : HVD_MISSING_WARN;
 }
 
-/* A rank waits in horovod_init, and its library would name nobody. */
+/* Judges a rank that waits in horovod_init, where its library can name no other rank. */
 static enum hvd_missing_step judge(struct hvd_missing *m, const struct hvd_report *notice)
 {
     const bool is_lost = is_overdue(notice);
@@ -228,15 +227,16 @@ static enum hvd_missing_step judge(struct hvd_missing *m, const struct hvd_repor
     return note_step(m, notice, is_lost);
 }
 
-/* Whether the rank has been stopped for the shutdown time: one that goes on before ends nothing. */
+/* Whether the rank has been stopped for the whole shutdown time: one that goes on earlier ends
+ * nothing. */
 static bool is_stopped_for_good(const struct hvd_missing *m, const struct member *member,
                                 const struct hvd_report *notice)
 {
     return member->state == STOPPED && m->clock_ms - member->stopped_ms >= notice->shutdown_ms;
 }
 
-/* A rank waits in MPI_Finalize. Whoever has not come may be busy for as long as it likes: a job
- * ends because of ranks that are stopped, and of no others. */
+/* Judges a rank that waits in MPI_Finalize. A rank that has not come there may be busy for any
+ * time, so only stopped ranks end a job. */
 static enum hvd_missing_step judge_final(struct hvd_missing *m, const struct hvd_report *notice)
 {
     int64_t first[NAMED_MAX];
@@ -246,7 +246,7 @@ static enum hvd_missing_step judge_final(struct hvd_missing *m, const struct hvd
     for (int64_t rank = 0; rank < m->n; rank++) {
         const enum state state = m->members[rank].state;
 
-        if (state == HERE) /* waits for those that finalise: they are named */
+        if (state == HERE) /* it waits for those in MPI_Finalize */
             return HVD_MISSING_NOTHING;
         if (state != AWAY && state != STOPPED)
             continue;
@@ -264,7 +264,7 @@ static enum hvd_missing_step judge_final(struct hvd_missing *m, const struct hvd
     return note_step(m, notice, is_lost);
 }
 
-/* Time passes while the launcher runs. */
+/* Advances the clock, in bounded steps: only time in which the launcher runs counts. */
 static void advance(struct hvd_missing *m, int64_t now_ms)
 {
     const int64_t passed_ms = m->is_begun ? now_ms - m->now_ms : 0;
@@ -296,7 +296,7 @@ enum hvd_missing_step hvd_missing_notice(struct hvd_missing *missing,
         member->state = LEAVING;
     member->noticed_ms = missing->clock_ms;
     if (notice->rank == missing->warner && notice->waited_ms < missing->warned_ms)
-        missing->warned_ms = 0; /* it waits for something else, or does not */
+        missing->warned_ms = 0; /* it waits for something else, or no longer */
     if (notice->notice == HVD_NOTICE_WAITS_FINAL)
         return judge_final(missing, notice);
     if (notice->phase == HVD_RANK_JOINING ||
@@ -305,8 +305,8 @@ enum hvd_missing_step hvd_missing_notice(struct hvd_missing *missing,
     return HVD_MISSING_NOTHING;
 }
 
-/* The first rank has ended: mpirun is about to end the others, and lets stopped ones go on for it.
- */
+/* Notes which ranks are stopped when the first one ends: mpirun then ends the others, and continues
+ * stopped ones to do so. */
 static void begin_end(struct hvd_missing *m)
 {
     for (int64_t rank = 0; rank < m->n && !m->is_ending; rank++)

@@ -9,54 +9,56 @@
 #include "worker/launch/core/report.h"
 
 /*
- * Who has not come, where ranks wait in horovod_init for every process and the library can name
- * nobody: in MPI_Init, and before the job has a communicator. The wrappers of ranks that wait send
- * notices, those of stopped ranks too. The rank of which there is no such notice has not come.
+ * Finds the ranks that have not come to horovod_init while others wait there for every process. It
+ * is needed where the library can name no rank: in MPI_Init, and before the job has a communicator.
+ * The wrappers of waiting ranks send notices, and so do those of stopped ranks. A rank without such
+ * a notice has not come.
  */
 struct hvd_missing;
 
-/* A rank that has just come is heard of within this time. */
+/* The notice of a rank that has just come arrives within this time. */
 #define HVD_MISSING_SLACK_MS 8000
-/* A rank that waits and is not heard for this time, or the warning time where that is longer, is
- * cut off. */
+/* A waiting rank without a notice for this time, or for a longer warning time, counts as cut
+ * off. */
 #define HVD_MISSING_SILENT_MS 16000
 /* A longer time between two notices counts as this: the launcher did not run. */
 #define HVD_MISSING_STEP_MS 8000
 
 enum hvd_missing_step {
     HVD_MISSING_NOTHING,
-    HVD_MISSING_WARN, /* a line is to be shown */
-    HVD_MISSING_END,  /* the shutdown time is over: the job is to end because of that rank */
+    HVD_MISSING_WARN, /* show the text as a warning */
+    HVD_MISSING_END,  /* the shutdown time is over: end the job because of that rank */
 };
 
-/* All ranks of the hosts, which are borrowed. NULL without memory. */
+/* Makes a record of all ranks of the hosts, which are borrowed. NULL when out of memory. */
 struct hvd_missing *hvd_missing_create(const struct hvd_hosts *hosts);
 
-/* NULL is fine. */
+/* Accepts NULL. */
 void hvd_missing_destroy(struct hvd_missing *missing);
 
-/* A notice of a wrapper has come at now_ms (>= 0, any clock that goes forward); what is to be done,
- * once: then hvd_missing_text has the words. missing may be NULL. */
+/* Takes a notice of a wrapper at now_ms (>= 0, any clock that goes forward). Returns what to do,
+ * once: then hvd_missing_text has the message. missing may be NULL. */
 enum hvd_missing_step hvd_missing_notice(struct hvd_missing *missing,
                                          const struct hvd_report *notice, int64_t now_ms);
 
-/* A rank has ended, as reported. missing may be NULL. */
+/* Takes the report of a rank's end. missing may be NULL. */
 void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end);
 
-/* Whether a rank has reported that it ended well, and without having been stopped; false where
- * missing is NULL. */
+/* Whether a rank has reported a good end without having been stopped; false where missing is
+ * NULL. */
 bool hvd_missing_has_succeeded(const struct hvd_missing *missing, int64_t rank);
 
-/* How many ranks have not reported their end, and the first of them; 0 where missing is NULL. */
+/* The number of ranks that have not reported their end, and the first of them; 0 where missing is
+ * NULL. */
 int64_t hvd_missing_unheard(const struct hvd_missing *missing, int64_t *first);
 
 /*
- * The job has ended because ranks waited for too long, and could not say for whom: *report becomes
- * the rank that had not come, with the words in its line. False where there is none.
+ * For a job that ended because ranks waited for too long without knowing for which rank. Writes the
+ * rank that had not come to *report, with the message in its line. False when there is none.
  */
 bool hvd_missing_blame(struct hvd_missing *missing, struct hvd_report *report);
 
-/* The words of the last step, one line, and the rank that it is about, the first of them. */
+/* The message of the last step, one line, and the first rank that it names. */
 const char *hvd_missing_text(const struct hvd_missing *missing);
 int64_t hvd_missing_rank(const struct hvd_missing *missing);
 

@@ -9,9 +9,10 @@
 
 #include "base/buf.h"
 
-/* From here on the daemons are started all from this host, so that it alone needs the key. */
+/* From this number of hosts on, this host starts all daemons itself, so that it alone needs the
+ * key. */
 #define MANY_HOSTS 64
-#define LIST_MAX ((size_t)128 * 1024 - 1) /* the kernel takes no longer argument */
+#define LIST_MAX ((size_t)128 * 1024 - 1) /* the kernel accepts no longer argument */
 
 hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, struct hvd_err *err)
 {
@@ -66,7 +67,7 @@ const char *hvd_mpirun_way_name(const struct hvd_launch_ssh *ssh)
     return ssh->way == HVD_WAY_SRUN ? "srun" : ssh->way == HVD_WAY_AGENT ? ssh->agent : "ssh";
 }
 
-/* A job step of one process on that node, beside those that are there. */
+/* Appends srun for one process on that node, as a job step beside those that run there. */
 static hvd_status_t add_srun(const char *host, struct hvd_args *out, struct hvd_err *err)
 {
     static const char *const step[] = {"srun",    "--overlap",    "--nodes=1", "--ntasks=1",
@@ -105,14 +106,15 @@ hvd_status_t hvd_mpirun_reach(const struct hvd_launch_ssh *ssh, const char *host
     return st;
 }
 
-/* One setting of Open MPI; the flag and the name depend on the layer and the version. */
+/* Appends one setting of Open MPI. The flag and the name depend on the layer and the version. */
 static hvd_status_t add_setting(struct hvd_args *out, const char *flag, const char *name,
                                 const char *value, struct hvd_err *err)
 {
     return hvd_args_add_all(out, (const char *const[]){flag, name, value, NULL}, err);
 }
 
-/* Whether Open MPI 4 would give the first ranks to this machine, which is not the first host. */
+/* Whether Open MPI 4 would give the first ranks to this machine although it is not the first
+ * host. */
 static bool needs_sequence(const struct hvd_mpirun_command *given)
 {
     const struct hvd_hosts *hosts = given->hosts;
@@ -124,7 +126,7 @@ static bool needs_sequence(const struct hvd_mpirun_command *given)
            (!given->binding || given->binding->n == 0);
 }
 
-/* The hosts, and how many processes each takes: as a number, or in a sequence the name so often. */
+/* Lists the hosts with their numbers of processes. A sequence repeats the name instead. */
 static hvd_status_t list_hosts(const struct hvd_mpirun_command *given, struct hvd_buf *list)
 {
     hvd_status_t st = HVD_OK;
@@ -162,7 +164,7 @@ static hvd_status_t add_hosts(const struct hvd_mpirun_command *given, struct hvd
     return st;
 }
 
-/* How ssh starts the daemons on the other hosts. */
+/* Appends how ssh starts the daemons on the other hosts. */
 static hvd_status_t add_ssh(const struct hvd_mpirun_command *given, struct hvd_args *out,
                             struct hvd_err *err)
 {
@@ -187,7 +189,7 @@ static hvd_status_t add_ssh(const struct hvd_mpirun_command *given, struct hvd_a
     return st;
 }
 
-/* What the daemons on the other hosts are started by. */
+/* Appends the program that starts the daemons on the other hosts. */
 static hvd_status_t add_agent(const struct hvd_mpirun_command *given, struct hvd_args *out,
                               struct hvd_err *err)
 {
@@ -204,7 +206,7 @@ static hvd_status_t add_agent(const struct hvd_mpirun_command *given, struct hvd
     return st;
 }
 
-/* How the daemons on the other hosts are started and talk. */
+/* Appends how the daemons on the other hosts start and communicate. */
 static hvd_status_t add_remote(const struct hvd_mpirun_command *given, struct hvd_args *out,
                                struct hvd_err *err)
 {
@@ -234,7 +236,7 @@ static hvd_status_t add_copies(struct hvd_args *out, const struct hvd_args *more
     return st;
 }
 
-/* What the processes themselves need to know. */
+/* Appends the settings of the processes themselves. */
 static hvd_status_t add_process_settings(const struct hvd_mpirun_command *given,
                                          struct hvd_args *out, struct hvd_err *err)
 {
@@ -259,7 +261,8 @@ static hvd_status_t add_process_settings(const struct hvd_mpirun_command *given,
     return st;
 }
 
-/* Open MPI 5 holds a line back until it is complete, also the prompt of a debugger, unless told. */
+/* Without this setting Open MPI 5 holds back a line until it is complete, even the prompt of a
+ * debugger. */
 static hvd_status_t add_raw(const struct hvd_mpirun_command *given, struct hvd_args *out,
                             struct hvd_err *err)
 {
@@ -306,7 +309,7 @@ hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_command *given, struct hvd
     return st;
 }
 
-/* Whether one of the words is in the text. */
+/* Whether the text contains one of the words. */
 static bool has_word(const char *text, const char *const *words)
 {
     for (size_t i = 0; words[i]; i++)
@@ -329,8 +332,9 @@ bool hvd_mpirun_changes_output(const struct hvd_args *mpi_args)
 
 bool hvd_mpirun_may_go_on(const struct hvd_args *mpi_args, char *const *variables)
 {
-    /* --enable-recovery, --continuous, --with-ft; of --runtime-options and of variables
-     * recoverable, what a rank's exit code means, and the end without MPI_Finalize */
+    /* The options are --enable-recovery, --continuous and --with-ft. Of --runtime-options and of
+     * variables, the words match recovery, the meaning of a rank's exit code, and the end without
+     * MPI_Finalize. */
     static const char *const words[] = {"recover",         "continuous", "with-ft",      "abort",
                                         "runtime-options", "rtos",       "without_sync", NULL};
 

@@ -1,7 +1,7 @@
 /*
  * The command line of horovodrun: flags up to the first word that is none, then the program and its
- * arguments untouched. A table says which flags there are; a flag that is not in it is an error, so
- * that a misspelt one never becomes the program's name or passes unnoticed.
+ * arguments, untouched. A table lists the flags. Any other flag is an error, so that a misspelt one
+ * never becomes the program's name or passes unnoticed.
  */
 #include "worker/launch/core/options.h"
 
@@ -17,13 +17,13 @@ enum kind {
     KIND_INTEGER,
     KIND_TEXT,
     KIND_EXPORT,
-    KIND_INTERFACE, /* one more of them */
+    KIND_INTERFACE, /* one more interface */
     KIND_CONFIG,
-    KIND_WORDS, /* arguments of another program */
+    KIND_WORDS, /* arguments for another program */
 };
 
 struct rule {
-    const char *names[4]; /* how it may be written; the last ones may be NULL */
+    const char *names[4]; /* its spellings; the last ones may be NULL */
     enum kind kind;
     size_t offset; /* of the field in struct hvd_launch_options */
     int64_t range[2];
@@ -58,7 +58,7 @@ static const struct rule rules[] = {
     {{"-h", "--help"}, KIND_FLAG, FIELD(wants_help), {0}},
 };
 
-/* The rule that a word names; *value is what stands behind '=', or NULL. */
+/* Finds the rule of a flag; *value is the text after '=', or NULL. */
 static const struct rule *find_rule(const char *word, const char **value)
 {
     const char *equals = strchr(word, '=');
@@ -76,7 +76,7 @@ static const struct rule *find_rule(const char *word, const char **value)
     return NULL;
 }
 
-/* Whether an export is NAME or NAME=VALUE with a name that an environment can hold. */
+/* Whether an export is NAME or NAME=VALUE with a valid name. */
 static bool is_export(const char *text)
 {
     size_t len = strcspn(text, "=");
@@ -85,7 +85,7 @@ static bool is_export(const char *text)
            strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") >= len;
 }
 
-/* One more network interface, behind those given before. */
+/* Appends a network interface to those given before. */
 static hvd_status_t add_interface(const char *value, struct hvd_launch_options *out,
                                   struct hvd_err *err)
 {
@@ -139,7 +139,7 @@ static hvd_status_t apply_value(const struct rule *rule, const char *flag, const
     }
 }
 
-/* A flag that is no rule's: one that sets a variable of the runtime, or nothing. */
+/* Parses a flag without a rule: it sets a variable of the runtime, or nothing. */
 static hvd_status_t parse_setting(char *const *argv, int *at, struct hvd_launch_options *out,
                                   struct hvd_err *err)
 {
@@ -173,7 +173,7 @@ static hvd_status_t parse_setting(char *const *argv, int *at, struct hvd_launch_
     return st;
 }
 
-/* Reads one flag at argv[*at] and moves *at behind it. */
+/* Reads one flag at argv[*at] and moves *at past it. */
 static hvd_status_t parse_flag(char *const *argv, int *at, struct hvd_launch_options *out,
                                struct hvd_err *err)
 {
@@ -203,7 +203,7 @@ static hvd_status_t parse_flag(char *const *argv, int *at, struct hvd_launch_opt
     return apply_value(rule, rule->names[0], value, out, err);
 }
 
-/* What only all flags together tell. */
+/* Checks that depend on several flags. */
 static hvd_status_t check_together(const struct hvd_launch_options *o, struct hvd_err *err)
 {
     if (o->wants_help || o->wants_version || o->wants_build)
@@ -229,7 +229,7 @@ static hvd_status_t check_together(const struct hvd_launch_options *o, struct hv
     return HVD_OK;
 }
 
-/* Seconds from the environment; *out stays where it has none. */
+/* Reads seconds from the environment; *out stays unchanged where the variable is not set. */
 static hvd_status_t read_seconds(const char *name, const char *text, int64_t least, int64_t *out,
                                  struct hvd_err *err)
 {

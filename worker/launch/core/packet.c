@@ -1,6 +1,6 @@
 /*
  * Packets of standard output within standard error. A program's own bytes that look like the
- * beginning of a packet pass as they are: it does not know the nonce. Pure.
+ * beginning of a packet pass unchanged: the program does not know the nonce. Pure.
  */
 #include "worker/launch/core/packet.h"
 
@@ -23,7 +23,7 @@ void hvd_packet_head(const char *nonce, size_t len, char *out)
     memcpy(out, text, HVD_PACKET_HEAD_LEN);
 }
 
-/* The number that a digit stands for; 16: it is none. */
+/* The value of a digit; 16 for any other character. */
 static size_t digit(char c)
 {
     static const char digits[] = "0123456789abcdef";
@@ -32,7 +32,7 @@ static size_t digit(char c)
     return found ? (size_t)(found - digits) : 16;
 }
 
-/* Whether what is held may be the beginning of a head. */
+/* Whether the held bytes may be the beginning of a head. */
 static bool may_be_head(const struct hvd_packet_reader *reader)
 {
     char expected[HVD_PACKET_HEAD_LEN];
@@ -47,7 +47,7 @@ static bool may_be_head(const struct hvd_packet_reader *reader)
     return true;
 }
 
-/* One byte more of what may be a head. */
+/* Takes one more byte of a possible head. */
 static hvd_status_t grow_head(struct hvd_packet_reader *reader, char c, struct hvd_buf *rest)
 {
     reader->_head[reader->_n_head++] = c;

@@ -1,7 +1,7 @@
 /*
- * Names the rank before each line it writes. Whole lines are given out, so that the ranks' lines do
- * not run into each other; a line that does not end is flushed by the caller after a while.
- * (mpirun could do this too, but Open MPI 4's --tag-output loses text when lines are short.)
+ * Puts the rank before each line that it writes. It passes whole lines, so that the lines of
+ * different ranks stay apart; the caller flushes an incomplete line after a while. (mpirun could
+ * add prefixes too, but Open MPI 4's --tag-output loses text when lines are short.)
  */
 #include "worker/launch/core/prefix.h"
 

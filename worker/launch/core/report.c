@@ -1,10 +1,9 @@
 /*
- * How the launcher learns which rank failed. The wrapper around each rank writes one line to its
- * standard error; mpirun carries it here among everything else; the stream takes it out again
- * (report_line.c).
+ * Finds out which rank failed. The wrapper around each rank writes one line to its standard error,
+ * and mpirun carries it here among everything else. The stream takes it out again (report_line.c).
  *
- * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
- * rank's lines among what passed.
+ * A wrapper that was killed writes no line. Then the stream uses mpirun's own messages, and the
+ * rank's lines among the output that passed.
  */
 #include "worker/launch/core/report.h"
 
@@ -19,13 +18,13 @@
 #include "worker/launch/core/report_words.h"
 
 #define MARK '\036'
-#define WAITS_LONG_MS 10000 /* a rank is not merely on its way through horovod_init */
-/* Exit codes of mpirun that are a rank's. 1 may be its own, those below 256 are errors of its own,
- * and a low one may also be the signal that has killed its ssh. */
+#define WAITS_LONG_MS 10000 /* longer than the way through horovod_init takes */
+/* Exit codes of mpirun that a rank may have caused. 1 may be mpirun's own, and those below 256 are
+ * its own errors. A low code may also be the signal that has killed its ssh. */
 #define RANK_CODE_MIN 2
 #define SIGNAL_CODE_MIN 129
 #define RANK_CODE_MAX 192
-#define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
+#define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: of a rank whose connection broke, in Open MPI 5 */
 
 void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
                             const struct hvd_hosts *hosts)
@@ -52,14 +51,14 @@ void hvd_report_stream_fini(struct hvd_report_stream *stream)
     stream->reported = NULL;
 }
 
-/* The rank because of which that one failed, by its library or its message; -1: none is known. */
+/* The rank whose failure made this rank fail, by its library or its message; -1: unknown. */
 static int64_t blamed_by(const struct hvd_report *report)
 {
     return report->follows > 0 ? report->follows - 1
                                : hvd_report_named_by(hvd_strview_of(report->line));
 }
 
-/* Whether the other rank is the one that the first failure blames. */
+/* Whether the first failure blames the other rank. */
 static bool is_blamed(const struct hvd_report_stream *stream, const struct hvd_report *other)
 {
     const struct hvd_report *cause = &stream->cause;
@@ -67,8 +66,8 @@ static bool is_blamed(const struct hvd_report_stream *stream, const struct hvd_r
     return stream->has_cause && cause->rank != other->rank && blamed_by(cause) == other->rank;
 }
 
-/* The rank that is blamed was stopped while it ended by its own exception: the exit code is that of
- * the rank that was quicker. */
+/* Replaces the cause by the blamed rank, which was stopped while its own exception ended it. Keeps
+ * the exit code of the rank that ended first. */
 static void blame_stopped(struct hvd_report_stream *stream)
 {
     int code = hvd_report_exit_code(&stream->cause);
@@ -78,7 +77,7 @@ static void blame_stopped(struct hvd_report_stream *stream)
     stream->cause.signal = 0;
 }
 
-/* The index of the host that a rank runs on, and its first rank; false: there is none. */
+/* The index of the host that runs a rank, and the host's first rank; false when there is none. */
 static bool find_host(const struct hvd_hosts *hosts, int64_t rank, size_t *index, int64_t *first)
 {
     *first = 0;
@@ -90,7 +89,7 @@ static bool find_host(const struct hvd_hosts *hosts, int64_t rank, size_t *index
     return false;
 }
 
-/* A rank has reported its end: its host is there. */
+/* Notes that a rank of the host has reported its end. */
 static void hear(struct hvd_report_stream *stream, int64_t rank)
 {
     size_t index;
@@ -100,7 +99,8 @@ static void hear(struct hvd_report_stream *stream, int64_t rank)
         stream->reported[index] = true;
 }
 
-/* A rank that left while others waited may hear of their end: what it wrote before is its own. */
+/* Drops the lines about the loss of others. A rank that left while others waited may log their end;
+ * all other lines are its own. */
 static void drop_log_of_loss(struct hvd_report *report)
 {
     struct hvd_strview rest = hvd_strview_of(report->log);
@@ -119,7 +119,7 @@ static void drop_log_of_loss(struct hvd_report *report)
     (void)hvd_report_take_lines(report, &own);
 }
 
-/* The rank that left while others waited for it, as the first failure's message has it. */
+/* Notes the rank that left while others waited for it, from the message of the first failure. */
 static void note_left(struct hvd_report_stream *stream)
 {
     const struct hvd_report *seen = &stream->cause;
@@ -137,8 +137,8 @@ static void note_left(struct hvd_report_stream *stream)
     stream->has_left = stream->left.rank != seen->rank;
 }
 
-/* A rank that Open MPI 5 may have ended because another one is gone: mpirun's words show it, which
- * may come later. */
+/* Keeps a rank apart that Open MPI 5 may have ended because another one is gone. mpirun's own
+ * message, which may come later, confirms that. */
 static bool keep_cut_off(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
     if (report->was_stopped || report->signal != 0 || report->exit_code != CUT_OFF_CODE)
@@ -151,8 +151,8 @@ static bool keep_cut_off(struct hvd_report_stream *stream, const struct hvd_repo
     return true;
 }
 
-/* Whether the rank was ended by what befell it alone. SIGPIPE, SIGHUP and SIGTERM also come from
- * whoever is gone already, or takes the job down. */
+/* Whether the signal concerns this rank alone. SIGPIPE, SIGHUP and SIGTERM may also come from a
+ * peer that is gone, or from the end of the job. */
 static bool has_own_signal(const struct hvd_report *report)
 {
     static const int others[] = {0, SIGABRT, SIGPIPE, SIGHUP, SIGTERM};
@@ -163,8 +163,8 @@ static bool has_own_signal(const struct hvd_report *report)
     return true;
 }
 
-/* The report names a rank that fell silent, and was still there: what that one has reported since
- * is no cause. A signal of its own may be one. */
+/* Forgets the failure of a rank that fell silent but still runs: all that it reports after the loss
+ * is a consequence. A signal of its own may still be the cause. */
 static void forget_silenced(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
     const int64_t rank = hvd_report_silenced(hvd_strview_of(report->line));
@@ -177,14 +177,13 @@ static void forget_silenced(struct hvd_report_stream *stream, const struct hvd_r
     stream->has_cut_off = stream->has_cut_off && stream->cut_off.rank != rank;
 }
 
-/* Whether a peer or mpirun that was gone already has ended the rank, or whoever takes the job down.
- */
+/* Whether the rank was ended by the loss of a peer or of mpirun, or by the end of the job. */
 static bool has_others_signal(const struct hvd_report *report)
 {
     return report->signal != 0 && report->signal != SIGABRT && !has_own_signal(report);
 }
 
-/* Whether others have left the job, which was aborted, and this rank's end is a consequence: it had
+/* Whether others have left the aborted job, and this rank's end is a consequence. Either it had
  * fallen silent and was woken, or such a signal has ended it. */
 static bool is_woken(const struct hvd_report_stream *stream, const struct hvd_report *report)
 {
@@ -220,7 +219,7 @@ static void keep(struct hvd_report_stream *stream, const struct hvd_report *repo
         blame_stopped(stream);
 }
 
-/* The number behind the words, if the line holds them; moves *at behind it. */
+/* Reads the number after the words, if the line contains them; moves *at past it. */
 static bool scan_number(const char **at, const char *words, int *out)
 {
     const int64_t range[2] = {0, INT32_MAX};
@@ -249,7 +248,7 @@ static bool scan_process_name(const char *line, int *rank)
     return comma && scan_number(&comma, ",", rank);
 }
 
-/* Nothing more is heard of a host. */
+/* Notes a lost host. */
 static void lose_host(struct hvd_report_stream *stream, struct hvd_strview name)
 {
     stream->lost =
@@ -264,8 +263,8 @@ static bool is_ruler(const char *line)
     return strncmp(line, "--------------------", 20) == 0 && line[strspn(line, "-")] == '\0';
 }
 
-/* "Remote daemon: [[876,0],1] on node west", below the words that it was lost; or "Remote host:
- * west" below those that it has ended. */
+/* Reads "Remote daemon: [[876,0],1] on node west" in the message about a lost daemon, or "Remote
+ * host: west" in the message about one that has ended. */
 static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
 {
     static const char ended[] = "A daemon failed to report back after being spawned.";
@@ -284,9 +283,9 @@ static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
     lose_host(stream, (struct hvd_strview){host, strcspn(host, " \n")});
 }
 
-/* "mpirun has exited due to process rank 0 with PID 0 on node h exiting improperly", in one line or
- * two: the rank called no MPI_Finalize, which libhorovod leaves out after a job that was aborted.
- */
+/* Reads "mpirun has exited due to process rank 0 with PID 0 on node h exiting improperly", in one
+ * line or two. Such a rank did not call MPI_Finalize, which libhorovod skips after an aborted
+ * job. */
 static void read_exited(struct hvd_report_stream *stream, const char *line)
 {
     const char *at = line;
@@ -306,8 +305,8 @@ static void read_exited(struct hvd_report_stream *stream, const char *line)
     stream->has_aborted = true;
 }
 
-/* "Connection to west closed by remote host.", by ssh: mpirun ends because of that, and the daemon
- * there may have stopped its ranks in an orderly way before. */
+/* Reads ssh's "Connection to west closed by remote host." mpirun ends because of that, and the
+ * daemon there may have stopped its ranks in order before. */
 static void read_hung_up(struct hvd_report_stream *stream, const char *line)
 {
     static const char before[] = "Connection to ";
@@ -324,7 +323,7 @@ static void read_hung_up(struct hvd_report_stream *stream, const char *line)
     }
 }
 
-/* What mpirun's own words on a line say about a rank that failed. */
+/* Reads a line of mpirun's own messages about a rank that failed. */
 static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
 {
     const char *at = line;
@@ -353,7 +352,8 @@ static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
     }
 }
 
-/* Open MPI 5 breaks its sentence about a killed rank wherever a line is full. */
+/* Whether the line continues: Open MPI 5 breaks its sentence about a killed rank where a line is
+ * full. */
 static bool goes_on(const char *line)
 {
     const char *at = line;
@@ -363,14 +363,14 @@ static bool goes_on(const char *line)
            !scan_number(&at, "exited on signal ", &number);
 }
 
-/* Whether the line ends a text of mpirun's own, behind which Open MPI 5 writes the byte 0 that ends
- * it in memory: at once, or after lines of others. */
+/* Whether the line ends one of mpirun's own texts. Open MPI 5 also writes the zero byte that ends
+ * the text in memory: at once, or after lines of others. */
 static bool ends_own(const char *line)
 {
     return is_ruler(line) || strstr(line, "MPI will try to terminate your MPI job as well)");
 }
 
-/* A byte that belongs to no report: passed on, and collected into mpirun's line. */
+/* Passes a byte that belongs to no report, and collects mpirun's current line. */
 static hvd_status_t pass_byte(struct hvd_report_stream *stream, char c, struct hvd_buf *pass)
 {
     if (c == '\0' && stream->_n_line == 0 && stream->_n_own > 0) {
@@ -397,7 +397,7 @@ static hvd_status_t pass_byte(struct hvd_report_stream *stream, char c, struct h
     return hvd_banner_feed(&stream->_banners, c, pass);
 }
 
-/* What was held back is no report. */
+/* Passes the held bytes, which are no report. */
 static hvd_status_t pass_held(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = HVD_OK;
@@ -409,7 +409,7 @@ static hvd_status_t pass_held(struct hvd_report_stream *stream, struct hvd_buf *
     return st;
 }
 
-/* The lines of a rank among what passed, without their prefix. */
+/* Collects the lines of a rank from the recent output, without their prefix. */
 static void find_lines(const struct hvd_report_stream *stream, int64_t rank, struct hvd_tail *out)
 {
     struct hvd_strview rest = {stream->_recent, stream->_n_recent};
@@ -428,8 +428,8 @@ static void find_lines(const struct hvd_report_stream *stream, int64_t rank, str
     }
 }
 
-/* Open MPI 5 carries nothing any more from a rank that it stops, its report neither: whether the
- * one that is blamed had an exception before is seen in what passed. */
+/* Searches the recent output for an exception of the blamed rank. Open MPI 5 carries nothing from a
+ * rank that it stops, not even its report. */
 static void find_exception(struct hvd_report_stream *stream)
 {
     struct hvd_report found = {.was_stopped = true, .limit_bytes = INT64_MAX};
@@ -438,14 +438,14 @@ static void find_exception(struct hvd_report_stream *stream)
 
     found.rank = blamed_by(&stream->cause);
     if (found.rank < 0 || found.rank == stream->cause.rank ||
-        hvd_missing_has_succeeded(stream->missing, found.rank)) /* it was handled */
+        hvd_missing_has_succeeded(stream->missing, found.rank)) /* the program handled it */
         return;
     find_lines(stream, found.rank, &lines);
     hvd_report_take_words(&found, &none, &lines);
     keep(stream, &found);
 }
 
-/* The rank of which others say that they have lost it: its process has reported nothing. */
+/* Finds the rank that others report as lost, and whose process has reported nothing. */
 static void find_lost_rank(struct hvd_report_stream *stream)
 {
     const struct hvd_report *seen = &stream->cause;
@@ -463,8 +463,8 @@ static void find_lost_rank(struct hvd_report_stream *stream)
     stream->cause = stream->lost;
 }
 
-/* The rank that a stalled tensor waited for, and that did not fail by itself: lost where nothing is
- * heard from its host. */
+/* Finds the rank that a stalled tensor waited for, if it did not fail by itself. It is lost if no
+ * rank of its host has reported. */
 static void find_awaited_rank(struct hvd_report_stream *stream)
 {
     const struct hvd_report seen = stream->cause;
@@ -478,7 +478,7 @@ static void find_awaited_rank(struct hvd_report_stream *stream)
 
     if (why.len == 0)
         return;
-    if (!is_lost) /* all that the library has said, but the tensor again */
+    if (!is_lost) /* the library's text, without the tensor, which is named already */
         why.len = strcspn(why.data, "\n");
     const char *again = is_lost ? NULL : strstr(why.data, " (tensor ");
     if (again)
@@ -489,7 +489,7 @@ static void find_awaited_rank(struct hvd_report_stream *stream)
     hvd_report_set_text(stream->cause.line, sizeof(stream->cause.line), why);
 }
 
-/* The rank that had not come, where the one that failed had waited for it too long, and its library
+/* Finds the rank that had not come. The failed rank had waited for it too long, and its library
  * could not name it. */
 static void find_missing_rank(struct hvd_report_stream *stream)
 {
@@ -502,7 +502,8 @@ static void find_missing_rank(struct hvd_report_stream *stream)
     stream->cause.kind = HVD_REPORT_MISSING;
 }
 
-/* No rank failed by itself, and mpirun stopped them: it does so when its srun has ended. */
+/* Blames the loss of srun: no rank failed by itself, and mpirun stopped the ranks, as it does when
+ * its srun has ended. */
 static void find_lost_srun(struct hvd_report_stream *stream)
 {
     const struct hvd_hosts *hosts = stream->hosts;
@@ -521,7 +522,7 @@ static void find_lost_srun(struct hvd_report_stream *stream)
         stream->lost.kind = HVD_REPORT_LOST_SRUN;
 }
 
-/* No rank failed by itself, and the ssh to a host has ended. */
+/* Blames the host whose ssh has ended, where no rank failed by itself. */
 static bool find_hung_up(struct hvd_report_stream *stream)
 {
     if (stream->_hung_up == 0)
@@ -530,8 +531,8 @@ static bool find_hung_up(struct hvd_report_stream *stream)
     return true;
 }
 
-/* No rank failed by itself, and those of all hosts but one have reported that they were stopped:
- * that one is lost. */
+/* Blames the only host without a report, where no rank failed by itself and the ranks of all other
+ * hosts have reported that they were stopped. */
 static bool find_silent_host(struct hvd_report_stream *stream)
 {
     const struct hvd_hosts *hosts = stream->hosts;
@@ -549,7 +550,8 @@ static bool find_silent_host(struct hvd_report_stream *stream)
     return true;
 }
 
-/* A rank with the exit code of those whose connection broke failed by itself if none did. */
+/* Decides whether a rank with the exit code of a broken connection failed by itself. It did if no
+ * connection broke. */
 static void judge_cut_off(struct hvd_report_stream *stream)
 {
     if (!stream->has_cut_off || stream->has_broken)
@@ -559,7 +561,7 @@ static void judge_cut_off(struct hvd_report_stream *stream)
     stream->has_cause = true;
 }
 
-/* Nobody else has failed: what is known is that a connection broke. */
+/* Blames the rank whose connection broke, where no other rank has failed. */
 static void blame_cut_off(struct hvd_report_stream *stream)
 {
     stream->cause = stream->cut_off;
@@ -567,7 +569,7 @@ static void blame_cut_off(struct hvd_report_stream *stream)
     stream->has_cause = true;
 }
 
-/* The last words of the rank that mpirun named. */
+/* Finds the last words of the rank that mpirun named. */
 static void find_words(struct hvd_report_stream *stream)
 {
     static const struct hvd_tail none;
@@ -590,7 +592,8 @@ static bool names_who_stayed(struct hvd_strview error)
     return false;
 }
 
-/* No log of it has passed: why the job was aborted is what a rank was told. */
+/* Takes the reason of the abort from the message that the library gave to a rank, where the output
+ * contains no log of it. */
 static void take_told(struct hvd_report_stream *stream)
 {
     static const char head[] = "Horovod has been shut down. ";
@@ -605,8 +608,9 @@ static void take_told(struct hvd_report_stream *stream)
                         hvd_strview_of(stream->abandoned.host));
 }
 
-/* Why the job was aborted, and the rank that found it: the library's first error that passed. A
- * stall has ended it in order, unless one that came later says who did not leave. */
+/* Finds the reason of the abort, and the rank that found it, in the library's first error of the
+ * recent output. A stall has ended the job in order. A later error replaces it if it names a rank
+ * that did not leave. */
 static void find_abort(struct hvd_report_stream *stream)
 {
     static const char error[] = "level=error subsystem=engine msg=\"";
@@ -633,7 +637,7 @@ static void find_abort(struct hvd_report_stream *stream)
         }
     }
     if (found != stream->aborted.rank)
-        stream->aborted.host[0] = '\0'; /* another rank's */
+        stream->aborted.host[0] = '\0'; /* it belongs to another rank */
     stream->aborted.rank = found;
     const size_t len = strlen(stream->aborted.line);
     if (len > 0 && stream->aborted.line[len - 1] == '"')
@@ -649,8 +653,8 @@ static bool is_absent(const struct hvd_report_stream *stream)
            stream->absent.phase == HVD_RANK_OUTSIDE;
 }
 
-/* mpirun has not said that a rank ended without MPI_Finalize, as it had to be stopped: a rank has.
- * Where another one did not come at all, that is the failure. */
+/* Takes a rank's report of the abort where mpirun did not report the missing MPI_Finalize, because
+ * it had to be stopped. Where another rank did not come at all, that one is the failure. */
 static void take_abandoned(struct hvd_report_stream *stream)
 {
     if (stream->has_aborted || !stream->has_abandoned || is_absent(stream))
@@ -660,8 +664,8 @@ static void take_abandoned(struct hvd_report_stream *stream)
     stream->has_aborted = true;
 }
 
-/* No rank has reported a failure, and by mpirun's exit code one had it: its report is lost. It is
- * one of those of which there is none. */
+/* Blames the ranks without a report, one of which failed: mpirun's exit code is that of a rank, and
+ * no rank has reported a failure. */
 static bool find_unheard_rank(struct hvd_report_stream *stream, int code_min)
 {
     const int code = stream->mpirun_code;
@@ -683,8 +687,8 @@ static bool find_unheard_rank(struct hvd_report_stream *stream, int code_min)
     return true;
 }
 
-/* Such a rank is the failure where mpirun names it as one without MPI_Finalize, or others have
- * come. */
+/* Whether the rank without horovod_init is the failure: if mpirun names it as the one without
+ * MPI_Finalize, or if other ranks have come to horovod_init. */
 static bool is_absent_to_blame(const struct hvd_report_stream *stream)
 {
     if (!is_absent(stream))
@@ -694,7 +698,7 @@ static bool is_absent_to_blame(const struct hvd_report_stream *stream)
                : stream->has_joined;
 }
 
-/* No rank has reported a failure, and mpirun's words name none. */
+/* Finds a failure where no rank has reported one and mpirun's messages name none. */
 static void find_silent(struct hvd_report_stream *stream)
 {
     if (stream->has_srun)
@@ -741,8 +745,8 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     return st;
 }
 
-/* A rank that has ended with 0 after a job that was aborted, and what its library had told it: the
- * first one whose library named another rank says most. */
+/* Notes a rank that ended with 0 after an aborted job, with the message of its library. The first
+ * one whose library named another rank has the best message. */
 static void note_abandoned(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
     forget_silenced(stream, report);
@@ -756,7 +760,7 @@ static void note_abandoned(struct hvd_report_stream *stream, const struct hvd_re
     stream->has_abandoned = true;
 }
 
-/* A rank that joins no job any more: one with an exception says most about why. */
+/* Notes a rank that joins no further job. One with an exception has the best reason. */
 static void note_absent(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
     if (stream->has_absent &&
@@ -767,8 +771,8 @@ static void note_absent(struct hvd_report_stream *stream, const struct hvd_repor
     stream->has_absent = true;
 }
 
-/* Who waits for all, and for one that does not come any more, waits for ever. One notice may be
- * from before that: the next of the same rank is not. */
+/* A rank that waits for all waits for ever if one of them does not come any more. One notice may be
+ * older than that, so the second one of the same rank counts. */
 static void note_waiting(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
     const bool is_outside = stream->has_absent && stream->absent.phase == HVD_RANK_OUTSIDE;
@@ -782,7 +786,7 @@ static void note_waiting(struct hvd_report_stream *stream, const struct hvd_repo
         stream->is_stuck = true;
 }
 
-/* The rank that has not come is the failure, for which others will not wait any longer. */
+/* Blames the rank that has not come, because the others do not wait any longer. */
 static void give_up(struct hvd_report_stream *stream)
 {
     stream->absent = (struct hvd_report){.kind = HVD_REPORT_MISSING,
@@ -805,14 +809,14 @@ static void take_notice(struct hvd_report_stream *stream, const struct hvd_repor
         note_waiting(stream, report);
     if (stream->has_cause ||
         (stream->has_absent &&
-         report->notice != HVD_NOTICE_WAITS_FINAL)) /* who is in MPI_Finalize */
+         report->notice != HVD_NOTICE_WAITS_FINAL)) /* about ranks in MPI_Finalize */
         return;
     stream->has_remark = stream->has_remark || step == HVD_MISSING_WARN;
     if (step == HVD_MISSING_END)
         give_up(stream);
 }
 
-/* The held bytes are "\036...\036\n": a report, or text like any other. */
+/* The held bytes are "\036...\036\n": takes a report, or passes other text. */
 static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     struct hvd_report report;
@@ -898,7 +902,7 @@ hvd_status_t hvd_report_stream_idle(struct hvd_report_stream *stream, struct hvd
 
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream)
 {
-    if (stream->is_stuck) /* what came later is a consequence */
+    if (stream->is_stuck) /* everything after that is a consequence */
         return &stream->absent;
     if (stream->has_cause)
         return &stream->cause;
@@ -911,7 +915,7 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
     return stream->has_aborted ? &stream->aborted : NULL;
 }
 
-/* What passed last, as clean text. */
+/* The recent output as clean text. */
 static size_t clean_recent(const struct hvd_report_stream *stream, char *out, size_t size)
 {
     struct hvd_tail passed = {0};
@@ -924,8 +928,8 @@ void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out
 {
     char text[HVD_TAIL_MAX + 1];
     struct hvd_strview rest = {text, 0};
-    size_t n = 0;         /* of what was found, in out */
-    bool is_open = false; /* ends with a colon: the next paragraph belongs to it */
+    size_t n = 0;         /* bytes found, in out */
+    bool is_open = false; /* ends with a colon, so the next paragraph belongs to it */
 
     out[0] = '\0';
     rest.len = clean_recent(stream, text, sizeof(text));

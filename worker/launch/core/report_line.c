@@ -1,6 +1,6 @@
 /*
- * A report as one line, which the wrapper around a rank writes and the launcher takes out of what
- * passes:
+ * A report as one line. The wrapper around a rank writes it, and the launcher removes it from the
+ * output that passes:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
  *     phase=4 notice=0 follows=0 waited=0 warning=60000 shutdown=0 raised=0 aborted=0 \037
@@ -43,7 +43,7 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
     return HVD_OK;
 }
 
-/* The number behind "key=" in a word; false when the word is another one or no such number. */
+/* The number after "key=" in a word; false when the word has another key or no such number. */
 static bool read_field(struct hvd_strview word, const char *key, int64_t max, int64_t *out)
 {
     const int64_t range[2] = {0, max};

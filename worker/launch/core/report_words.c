@@ -1,6 +1,6 @@
 /*
- * The words of a report: from what the rank wrote, what Python said of its exception, and what the
- * library had told it.
+ * Chooses the last words of a report: from the rank's output, from Python's message about its
+ * exception, or from the library's message to the program.
  */
 #include "worker/launch/core/report_words.h"
 
@@ -60,7 +60,7 @@ static bool has_traceback(const struct hvd_tail *tail)
     return strstr(text, "Traceback (most recent call last):") != NULL;
 }
 
-/* Whether the program wrote any of it: else it is the stack of a crash handler, or a banner. */
+/* Whether any of it is the program's own, not the stack of a crash handler, or a banner. */
 static bool is_told(const struct hvd_tail *tail)
 {
     char text[HVD_TAIL_MAX + 1];

@@ -1,8 +1,7 @@
 /*
  * Slurm's compact lists. Node names are "prefix[ranges]suffix", separated by commas outside of
- * brackets; a name may have several brackets, of which the later count faster. Numbers keep their
- * leading zeros. Everything is expanded into the text of a -H list, which is then read as any
- * other.
+ * brackets. In a name with several brackets the later ones count faster. Numbers keep their leading
+ * zeros. The list is expanded into the text of a -H list, which is then parsed as any other.
  */
 #include "worker/launch/core/slurm.h"
 
@@ -15,7 +14,7 @@
 #define LIST_MAX ((size_t)8 << 20)
 #define BRACKETS_MAX 8
 
-/* The counts for the nodes, in their order. */
+/* The numbers of tasks of the nodes, in their order. */
 struct counts {
     struct hvd_strview rest;
     int64_t value;
@@ -74,7 +73,7 @@ static hvd_status_t add_node(struct name *name, size_t len)
     return st < 0 ? HVD_FAIL(name->err, st, 0, "%s", hvd_status_str(st)) : HVD_OK;
 }
 
-/* "01-03" or "7": the names with each of the numbers in place of the bracket. */
+/* Expands "01-03" or "7": the names with each of the numbers in place of the bracket. */
 static hvd_status_t expand_range(struct name *name, size_t len, struct hvd_strview range,
                                  const struct hvd_strview rest, int depth)
 {
@@ -100,7 +99,7 @@ static hvd_status_t expand_range(struct name *name, size_t len, struct hvd_strvi
     return st;
 }
 
-/* The names that begin with the first len bytes of text and go on as rest says. */
+/* Expands all names that begin with the first len bytes of text and continue with rest. */
 static hvd_status_t expand(struct name *name, size_t len, struct hvd_strview rest, int depth)
 {
     const char *open = rest.len ? memchr(rest.data, '[', rest.len) : NULL;

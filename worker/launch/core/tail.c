@@ -1,7 +1,7 @@
 /*
- * The last lines of what a program writes, in memory of fixed size, and the same as text that can
- * stand in a terminal, a report and a status: programs write colours, progress bars, binary data
- * and lines of any length.
+ * Keeps the last lines of a program's output in memory of fixed size, and cleans them for a
+ * terminal, a report or a status. Programs write colours, progress bars, binary data and lines of
+ * any length.
  */
 #include "worker/launch/core/tail.h"
 
@@ -20,7 +20,7 @@ static void drop_old(struct hvd_tail *tail)
 
     memmove(tail->_data, tail->_data + n, HVD_TAIL_MAX);
     tail->_len = HVD_TAIL_MAX;
-    tail->_line -= n; /* which is not negative: no line is that long */
+    tail->_line -= n; /* stays positive: no line is that long */
 }
 
 static void add_byte(struct hvd_tail *tail, char c)
@@ -30,7 +30,7 @@ static void add_byte(struct hvd_tail *tail, char c)
     tail->_data[tail->_len++] = c;
 }
 
-/* A line is there, with its newline. */
+/* Ends a line at its newline. */
 static void end_line(struct hvd_tail *tail)
 {
     const struct hvd_strview line = {tail->_data + tail->_line, tail->_len - tail->_line - 1};
@@ -62,7 +62,7 @@ void hvd_tail_add(struct hvd_tail *tail, struct hvd_strview data)
     }
 }
 
-/* How many bytes the UTF-8 character at text has; 0 when it is none. */
+/* The number of bytes of the UTF-8 character at text; 0 when it is none. */
 static size_t utf8_length(const unsigned char *text, size_t n)
 {
     size_t len = text[0] < 0x80   ? 1
@@ -83,7 +83,7 @@ static size_t utf8_length(const unsigned char *text, size_t n)
     return len;
 }
 
-/* How many bytes the escape sequence at text has: "ESC [ 31 m", or ESC and one more. */
+/* The number of bytes of the escape sequence at text: "ESC [ 31 m", or ESC and one more. */
 static size_t escape_length(const char *text, size_t n)
 {
     size_t i = 2;
@@ -95,7 +95,7 @@ static size_t escape_length(const char *text, size_t n)
     return i < n ? i + 1 : i;
 }
 
-/* Writes clean bytes to out, which has room for as many as come in; returns how many those are. */
+/* Writes clean bytes to out, which has room for n bytes; returns their number. */
 static size_t clean(const char *text, size_t n, char *out)
 {
     size_t len = 0;

@@ -1,12 +1,12 @@
 /*
- * When the wrapper around a rank sends a notice that its rank waits in horovod_init or in
- * MPI_Finalize, or is stopped, and that it no longer does. Times count in steps of a look each, so
- * that a wrapper that was stopped itself, with its rank and the others, has waited for nobody
- * meanwhile.
+ * Decides when the wrapper around a rank sends a notice. There are notices that the rank waits in
+ * horovod_init or in MPI_Finalize, that it is stopped, and that neither is so any more. Each look
+ * adds a bounded step to the times. So a wrapper that was stopped, together with its rank and the
+ * others, does not count that time.
  */
 #include "worker/launch/core/waits.h"
 
-/* The notice that is due as things are; HVD_NOTICE_END: none. */
+/* The notice that is due now; HVD_NOTICE_END: none. */
 static enum hvd_report_notice judge(const struct hvd_waits *waits,
                                     const struct hvd_waits_view *view)
 {
