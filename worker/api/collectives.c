@@ -49,10 +49,12 @@ static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t
     return HVD_OK;
 }
 
-/* Fields this library does not know must be zero: they would ask for something it cannot do. */
-static hvd_status_t check_fields(const horovod_tensor_t *tensor, struct hvd_err *err)
+/* Fields that this library does not know must be zero: they would request something it cannot do.
+ * given: the caller's description, whose memory ends behind its size. */
+static hvd_status_t check_fields(const horovod_tensor_t *given, const horovod_tensor_t *tensor,
+                                 struct hvd_err *err)
 {
-    const char *bytes = (const char *)tensor;
+    const char *bytes = (const char *)given;
 
     for (size_t i = sizeof(*tensor); i < tensor->size; i++)
         if (bytes[i] != 0)
@@ -271,7 +273,7 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
     const struct hvd_topology *top = hvd_engine_topology(engine);
     struct hvd_request *req = &p->submission.request;
     struct hvd_self self = {0};
-    hvd_status_t st = check_fields(call->tensor, err);
+    hvd_status_t st = check_fields(call->tensor, t, err);
 
     if (st == HVD_OK)
         st = find_self(engine, call, t->process_set, &self, err);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/integration/mpi/mpi_runtime.h"
@@ -125,6 +126,29 @@ static void refuse_tensors(void)
     refuse(bad[9], "ALLREDUCE: Process set provided does not exist, or has not been registered.");
 }
 
+/* A program that was compiled for fewer fields: a description of each size, at the end of memory.
+ */
+static void take_descriptions_of_every_size(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *room = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    check(room != MAP_FAILED && mprotect(room + page, page, PROT_NONE) == 0, "sizes", "no memory");
+    for (size_t size = offsetof(horovod_tensor_t, prescale_factor);
+         size <= sizeof(horovod_tensor_t); size += sizeof(int64_t)) {
+        horovod_tensor_t t = {
+            .size = size, .name = "sizes", .dtype = HOROVOD_FLOAT32, .op = HOROVOD_SUM};
+        horovod_error_t err = {0};
+        float data = 1;
+        memcpy(room + page - size, &t, size);
+        check(horovod_allreduce(&data, &data, (const horovod_tensor_t *)(room + page - size),
+                                &err) == HOROVOD_OK,
+              "sizes", err.message);
+        check(data == (float)horovod_size(), "sizes", "a wrong sum");
+    }
+    (void)munmap(room, 2 * page);
+}
+
 static void refuse_calls(void)
 {
     float data[8] = {0};
@@ -182,6 +206,7 @@ void mode_arguments(void)
     must_init();
     check(horovod_init(NULL, 0, NULL, NULL, 0), "init", "not idempotent");
     refuse_tensors();
+    take_descriptions_of_every_size();
     refuse_calls();
     check_sum("the job goes on");
     horovod_shutdown();

@@ -120,6 +120,8 @@ static void use_comms(MPI_Comm all, MPI_Comm half, MPI_Comm first)
     check(horovod_number_of_process_sets() == 5, "sets", "wrong number");
     check(horovod_comm_process_set(MPI_COMM_SELF) == (horovod_rank() == 0 ? 4 : -3), "comm",
           "self");
+    check(horovod_comm_process_set(NULL) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET, "comm",
+          "NULL has a set");
     check(horovod_comm_process_set(MPI_COMM_NULL) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET, "comm",
           "null");
     check_sum("of all");

@@ -115,12 +115,15 @@ typedef struct horovod_output horovod_output_t;
  * the program holds over such a call must not be taken here. Nothing else makes progress meanwhile:
  * return soon. It may submit tensors and ask for ranks and sizes. It may not wait, poll, change
  * process sets, or call horovod_init, horovod_shutdown and their siblings, horovod_init_error or
- * horovod_comm_process_set; a process that is forked here must not return from it.
+ * horovod_comm_process_set: these wait for what it holds up, or return at once only where nothing
+ * is to be waited for. It has to return: no longjmp, no end of the thread, no exception of C++; and
+ * a process that is forked here must not return from it.
  *
  * After HOROVOD_ABORTED MPI may still write to outputs, also to those that horovod_allocate_t has
- * made: they stay until the process ends. Where HOROVOD_MPI_THREADS_DISABLE is set, the thread that
- * called horovod_init alone makes progress: it has to wait for a tensor that has a handle, as a
- * barrier.
+ * made: they stay until the process ends. Where HOROVOD_MPI_THREADS_DISABLE is set, only the thread
+ * that called horovod_init makes progress, and only while it waits. A barrier may end before
+ * earlier tensors do: submit a tensor that the program must know the end of with a handle, and wait
+ * for that. horovod_shutdown makes all calls that are left.
  */
 typedef void (*horovod_done_t)(void *context, horovod_status_t status, const char *message,
                                horovod_output_t *output);

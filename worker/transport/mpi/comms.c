@@ -43,8 +43,8 @@ hvd_status_t hvd_mpi_comms_ranks(const struct hvd_transport *job, const void *co
     MPI_Group members = MPI_GROUP_NULL;
     int size = 0;
 
-    if (given == MPI_COMM_NULL)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the communicator is MPI_COMM_NULL");
+    if (given == MPI_COMM_NULL || !given) /* MPI ends the process for a NULL pointer */
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the communicator is MPI_COMM_NULL, or NULL");
     int rc = MPI_Comm_group(*(const MPI_Comm *)hvd_mpi_comm(job), &all);
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_group(given, &members);
