@@ -25,6 +25,11 @@
 {{- printf "%s-%s" .Release.Namespace (include "horovod.operator" .) -}}
 {{- end -}}
 
+{{/* What the roles of users are named after. */}}
+{{- define "horovod.userRole" -}}
+{{- printf "%s-%s-horovodjob" .Release.Namespace (include "horovod.fullname" .) -}}
+{{- end -}}
+
 {{- define "horovod.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "horovod.operator" .) .Values.serviceAccount.name -}}

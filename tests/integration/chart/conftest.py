@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 
 TOP = Path(__file__).resolve().parents[3]
 CHART = TOP / "charts" / "horovod"
+CLUSTER = TOP / "tests" / "cluster"
 KUBERNETES = "1.34.4"
 
 
@@ -45,10 +47,10 @@ def template(helm, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def render(template):
-    """render(VALUES, release): the rendered objects by kind, which fails on two of one kind."""
+    """render(VALUES, release): the rendered objects by kind, which fails on two of one kind; without the roles of users."""
 
     def run(values=None, release="horovod"):
-        done = template(values, release)
+        done = template({"rbac": {"userRoles": False}, **(values or {})}, release)
         assert done.returncode == 0, done.stderr
         objects = {}
         for item in yaml.safe_load_all(done.stdout):
@@ -73,6 +75,50 @@ def render_all(template):
         return objects
 
     return run
+
+
+@pytest.fixture(scope="session")
+def kubectl(tmp_path_factory):
+    """kubectl(WORDS..., stdin=TEXT, check=True) as administrator of an API server of these tests; its standard output, or
+    the finished process with check=False."""
+    state = tmp_path_factory.mktemp("api") / "server"
+    up = subprocess.run([CLUSTER / "apiserver", "up", state, "--with-controllers"], stdout=subprocess.PIPE, text=True,
+                        check=True, timeout=300)
+    built = subprocess.run([CLUSTER / "build"], stdout=subprocess.PIPE, text=True, check=True)
+    program = Path(built.stdout.splitlines()[-1]) / "kubectl"
+
+    def run(*words, stdin=None, check=True):
+        done = subprocess.run([program, "--kubeconfig", run.kubeconfig, *words], input=stdin, capture_output=True,
+                              text=True, timeout=60, check=False)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout if check else done
+
+    run.kubeconfig = up.stdout.splitlines()[-1]
+    yield run
+    subprocess.run([CLUSTER / "apiserver", "down", state], check=True, timeout=60)
+
+
+@pytest.fixture
+def install(helm, kubectl, tmp_path):
+    """install(VALUES): the chart as release horovod in the namespace default, until the test ends; the finished process."""
+    def run(values=None):
+        file = tmp_path / "installed.json"
+        file.write_text(json.dumps(values or {}))
+        done = helm("install", "horovod", str(CHART), "--kubeconfig", kubectl.kubeconfig, "--namespace", "default",
+                    "--values", str(file))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    yield run
+    done = helm("uninstall", "horovod", "--kubeconfig", kubectl.kubeconfig, "--namespace", "default")
+    assert done.returncode == 0, done.stderr
+
+
+def wait_for(what, check, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -44,8 +44,11 @@ def test_the_charts_crd_is_the_projects_crd():
     assert (CHART / "crds" / "horovodjobs.yaml").read_bytes() == CRD.read_bytes()
 
 
-def test_default_values_render_the_operator_and_its_rights_and_no_job(render):
-    assert set(render()) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"}
+def test_default_values_render_the_operator_and_its_rights_and_those_of_users_and_no_job(render_all):
+    operator, users = "training-horovod-operator", "training-horovod-horovodjob"
+    assert set(render_all()) == {
+        ("ServiceAccount", "horovod-operator"), ("ClusterRole", operator), ("ClusterRoleBinding", operator),
+        ("Deployment", "horovod-operator"), ("ClusterRole", users + "-editor"), ("ClusterRole", users + "-viewer")}
 
 
 def test_the_operator_has_what_restricted_pod_security_asks_for_and_a_read_only_root(render):
@@ -116,9 +119,9 @@ def test_rights_are_bound_to_the_account_that_the_operator_runs_as(render):
             assert objects["ServiceAccount"]["metadata"]["name"] == account
 
 
-def test_two_releases_share_no_cluster_wide_name(render):
-    names = {render(release=name)["ClusterRole"]["metadata"]["name"] for name in ("one", "two")}
-    assert len(names) == 2
+def test_two_releases_share_no_cluster_wide_name(render_all):
+    one, two = ({key for key in render_all(release=name) if key[0].startswith("Cluster")} for name in ("one", "two"))
+    assert len(one) == len(two) == 4 and not one & two
 
 
 def test_an_upgrade_never_runs_two_operators_at_once(render):

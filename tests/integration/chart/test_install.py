@@ -2,56 +2,21 @@
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import CHART, TOP
+from conftest import CHART, TOP, wait_for
 from job_values import COMPOSED, LONG, SHORT
 
-CLUSTER = TOP / "tests" / "cluster"
 OPERATOR = Path(os.environ.get("HVD_BUILD_DIR", TOP / "build")) / "operator" / "horovod-operator"
 JOB = {"job": {"enabled": True, "command": ["digits"]}}
 
 
-@pytest.fixture(scope="module")
-def kubectl(tmp_path_factory):
-    """kubectl(WORDS..., stdin=TEXT) as administrator of an API server of this module; its standard output."""
-    state = tmp_path_factory.mktemp("api") / "server"
-    up = subprocess.run([CLUSTER / "apiserver", "up", state], stdout=subprocess.PIPE, text=True, check=True, timeout=300)
-    built = subprocess.run([CLUSTER / "build"], stdout=subprocess.PIPE, text=True, check=True)
-    program = Path(built.stdout.splitlines()[-1]) / "kubectl"
-
-    def run(*words, stdin=None):
-        done = subprocess.run([program, "--kubeconfig", run.kubeconfig, *words], input=stdin, capture_output=True,
-                              text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run.kubeconfig = up.stdout.splitlines()[-1]
-    yield run
-    subprocess.run([CLUSTER / "apiserver", "down", state], check=True, timeout=60)
-
-
 @pytest.fixture
-def release(helm, kubectl, tmp_path):
+def release(install):
     """The chart with one job, installed in the namespace default."""
-    values = tmp_path / "values.json"
-    values.write_text(json.dumps(JOB))
-    done = helm("install", "horovod", str(CHART), "--kubeconfig", kubectl.kubeconfig, "--namespace", "default",
-                "--values", str(values))
-    assert done.returncode == 0, done.stderr
-    yield done
-    done = helm("uninstall", "horovod", "--kubeconfig", kubectl.kubeconfig, "--namespace", "default")
-    assert done.returncode == 0, done.stderr
-
-
-def wait_for(what, check, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(0.1)
+    return install(JOB)
 
 
 def test_an_installation_makes_the_job_and_says_how_to_follow_it(release, kubectl):

@@ -34,9 +34,12 @@ def rendered(server, ns, *values):
 
 
 def install(server, ns, *values):
-    """Applies account and rights; returns the account's name and the rights as (group, resource, verb)."""
-    wanted = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-    documents = [d for d in rendered(server, ns, *values) if d["kind"] in wanted]
+    """Applies account and rights; returns the account's name and the rights as (group, resource, verb). Roles that are not
+    bound to it are for users."""
+    objects = rendered(server, ns, *values)
+    bindings = [d for d in objects if d["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    bound = [(d["roleRef"]["kind"], d["roleRef"]["name"]) for d in bindings]
+    documents = bindings + [d for d in objects if d["kind"] == "ServiceAccount" or (d["kind"], d["metadata"]["name"]) in bound]
     server.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(documents))
     account, = [d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"]
     rules = [rule for d in documents if d["kind"] in ("Role", "ClusterRole") for rule in d["rules"]]
