@@ -53,16 +53,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/*
-With leader election pods may overlap, so a new one is started before the old one ends. Not when the installed operator
-does not take part yet: it would write beside the new one.
-*/}}
-{{- define "horovod.rolling" -}}
-{{- $old := lookup "apps/v1" "Deployment" .Release.Namespace (include "horovod.operator" .) -}}
-{{- $unelected := and $old (not (has "--leader-elect" (dig "args" (list) (first $old.spec.template.spec.containers)))) -}}
-{{- if and .Values.operator.leaderElection.enabled (not $unelected) -}}true{{- else -}}false{{- end -}}
-{{- end -}}
-
 {{/* What all monitors say about how to read the metrics. */}}
 {{- define "horovod.endpoint" -}}
 port: http

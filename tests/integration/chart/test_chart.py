@@ -251,6 +251,8 @@ def test_words_with_quotes_and_colons_survive_rendering(render):
               "worker": {"template": {"spec": {}}}}}, "are whole pods; unset job.image, job.volumes"),
     ({"operator": {"logLevel": "loud"}}, "'error', 'warn', 'info', 'debug'"),
     ({"operator": {"replicas": 2}}, "set operator.leaderElection.enabled=true"),
+    ({"operator": {"updateStrategy": "RollingUpdate"}}, "set operator.leaderElection.enabled=true"),
+    ({"operator": {"updateStrategy": "OnDelete"}}, "'Recreate', 'RollingUpdate'"),
     ({"operator": {"replica": 2}}, "additional properties 'replica' not allowed"),
     ({"operator": {"metrics": {"tls": {"enabled": True}}}}, "set operator.metrics.tls.secretName"),
     ({"operator": {"gangScheduler": {"type": "both"}}}, "'none', 'volcano', 'scheduler-plugins'"),

@@ -63,15 +63,52 @@ def test_the_operator_makes_a_jobs_children_with_the_charts_rights_alone(release
     assert "forbidden" not in text.lower() and "HTTP 403" not in text, text
 
 
-def test_election_is_switched_on_without_two_operators_at_once_and_rolls_from_then_on(release, helm, kubectl, tmp_path):
-    """The installed operator takes no part: it has to end first. The next upgrade rolls."""
+ELECTED = {"replicas": 2, "leaderElection": {"enabled": True}, "podDisruptionBudget": {"enabled": True}}
+
+
+def test_election_is_switched_on_without_two_operators_at_once_and_rolls_when_asked_to(release, helm, kubectl, tmp_path):
+    """The installed operator takes no part: it has to end first. An upgrade that rolls is one further, and can be taken back."""
     values = tmp_path / "elected.json"
-    values.write_text(json.dumps({**JOB, "operator": {"replicas": 2, "leaderElection": {"enabled": True},
-                                                      "podDisruptionBudget": {"enabled": True}}}))
-    for expected in ("Recreate", "RollingUpdate"):
+    for expected in ("Recreate", "RollingUpdate", "Recreate"):
+        values.write_text(json.dumps({**JOB, "operator": {**ELECTED, "updateStrategy": expected}}))
         done = helm("upgrade", "horovod", str(CHART), "--kubeconfig", kubectl.kubeconfig, "--namespace", "default",
                     "--values", str(values))
         assert done.returncode == 0, done.stderr
         spec = json.loads(kubectl("get", "deployment", "horovod-operator", "-o", "json"))["spec"]
         assert (spec["replicas"], spec["strategy"]["type"]) == (2, expected)
     assert "poddisruptionbudget" in kubectl("get", "poddisruptionbudgets", "-o", "name")
+
+
+EVERYTHING = {**ELECTED, "updateStrategy": "RollingUpdate", "networkPolicy": {"enabled": True}, "gangScheduler": {"type": "volcano"},
+              "metrics": {"service": {"enabled": True}, "dashboard": {"enabled": True},
+                          "tls": {"enabled": True, "secretName": "cert"}}}
+
+
+@pytest.mark.parametrize("values", [{}, JOB, {"operator": ELECTED}, {**JOB, "operator": EVERYTHING},
+                                    {"operator": {"namespace": "team"}}, {"operator": {"enabled": False}, **JOB}],
+                         ids=["default", "job", "election", "everything", "one namespace", "job alone"])
+@pytest.mark.parametrize("verb", ["install", "upgrade"])
+def test_the_chart_renders_the_same_with_and_without_a_cluster(request, helm, kubectl, tmp_path, values, verb):
+    """Whatever is installed: `helm template`, which asks no cluster, renders what `helm install` and `upgrade` apply."""
+    if verb == "upgrade":
+        request.getfixturevalue("release")
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(values))
+    words = ["horovod", str(CHART), "--namespace", "default", "--values", str(file)]
+    version = json.loads(kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+    offline = helm("template", *words, "--no-hooks", "--kube-version", version)
+    assert offline.returncode == 0, offline.stderr
+    fresh = ["--reset-values"] if verb == "upgrade" else []
+    online = helm(verb, *words, *fresh, "--dry-run=server", "--output", "json", "--kubeconfig", kubectl.kubeconfig)
+    assert online.returncode == 0, online.stderr
+    assert json.loads(online.stdout)["manifest"].strip() == offline.stdout.strip()
+
+
+def test_a_chart_that_asks_the_cluster_would_be_noticed(release, helm, kubectl, chart_copy):
+    file = chart_copy / "templates" / "serviceaccount.yaml"
+    file.write_text(file.read_text().replace("automountServiceAccountToken: false", "automountServiceAccountToken: "
+                                             '{{ not (lookup "v1" "Namespace" "" "default") }}'))
+    words = ["horovod", str(chart_copy), "--namespace", "default"]
+    online = helm("upgrade", *words, "--dry-run=server", "--output", "json", "--kubeconfig", kubectl.kubeconfig)
+    assert "automountServiceAccountToken: false" in json.loads(online.stdout)["manifest"]
+    assert "automountServiceAccountToken: true" in helm("template", *words).stdout

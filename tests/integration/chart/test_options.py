@@ -32,10 +32,13 @@ def known_flags():
     return set(re.findall(r"^  (--[a-z-]+)", text, re.M)) - {"--version", "--help"}
 
 
-def test_two_replicas_elect_a_leader_and_roll_over(render_all):
-    objects = render_all(operator(replicas=2, leaderElection={"enabled": True}, podDisruptionBudget={"enabled": True}))
+def test_two_replicas_elect_a_leader_and_roll_over_when_asked_to(render_all):
+    values = {"replicas": 2, "leaderElection": {"enabled": True}, "podDisruptionBudget": {"enabled": True}}
+    assert render_all(operator(**values))["Deployment", NAME]["spec"]["strategy"] == {"type": "Recreate"}
+    objects = render_all(operator(updateStrategy="RollingUpdate", **values))
     spec = objects["Deployment", NAME]["spec"]
-    assert spec["replicas"] == 2 and spec["strategy"]["type"] == "RollingUpdate"
+    assert spec["replicas"] == 2
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     assert {"--leader-elect", "--lease-namespace=training", "--lease-name=" + NAME,
             "--lease-duration=15"} <= set(args_of(objects))
     budget = objects["PodDisruptionBudget", NAME]["spec"]
