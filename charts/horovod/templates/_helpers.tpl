@@ -30,6 +30,23 @@
 {{- printf "%s-%s-horovodjob" .Release.Namespace (include "horovod.fullname" .) -}}
 {{- end -}}
 
+{{- define "horovod.image" -}}
+{{- $repository := .Values.image.repository -}}
+{{- with .Values.image.registry -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (trimPrefix "localhost/" $repository) -}}
+{{- end -}}
+{{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* Of the operator's pod. With TLS the group of its process, unless another is named, reads the Secret. */}}
+{{- define "horovod.podSecurityContext" -}}
+{{- $context := deepCopy (default dict .Values.operator.podSecurityContext) -}}
+{{- if and .Values.operator.metrics.tls.enabled $context.runAsGroup (not (hasKey $context "fsGroup")) -}}
+{{- $_ := set $context "fsGroup" $context.runAsGroup -}}
+{{- end -}}
+{{- toYaml $context -}}
+{{- end -}}
+
 {{- define "horovod.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "horovod.operator" .) .Values.serviceAccount.name -}}

@@ -88,6 +88,42 @@ def test_the_default_image_is_of_the_charts_version(render):
     assert image == "localhost/horovod-operator:" + (TOP / "VERSION").read_text().strip()
 
 
+@pytest.mark.parametrize("image, expected", [
+    ({"registry": "example.org", "tag": "9"}, "example.org/horovod-operator:9"),
+    ({"registry": "example.org:5000/team/", "tag": "9"}, "example.org:5000/team/horovod-operator:9"),
+    ({"registry": "example.org", "repository": "mirror/op", "tag": "9"}, "example.org/mirror/op:9"),
+    ({"registry": "", "repository": "example.org/op", "tag": "9"}, "example.org/op:9")])
+def test_a_registry_stands_before_the_repository(render, image, expected):
+    assert container_of(render({"image": image})["Deployment"])["image"] == expected
+
+
+def test_pull_secrets_are_those_of_the_operators_pod_and_of_no_job(render):
+    objects = render({"imagePullSecrets": [{"name": "registry"}], **job()})
+    assert objects["Deployment"]["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert "imagePullSecrets" not in json.dumps(objects["HorovodJob"])
+    assert "imagePullSecrets" not in render()["Deployment"]["spec"]["template"]["spec"]
+
+
+def test_security_contexts_are_changed_field_by_field(render):
+    default = render()["Deployment"]["spec"]["template"]["spec"]
+    changed = render({"operator": {
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": 2000000000, "supplementalGroups": [7]},
+        "securityContext": {"readOnlyRootFilesystem": None, "seLinuxOptions": {"level": "s0"}}}}
+    )["Deployment"]["spec"]["template"]["spec"]
+    pod, container = default["securityContext"], default["containers"][0]["securityContext"]
+    del pod["runAsUser"], container["readOnlyRootFilesystem"]
+    assert changed["securityContext"] == {**pod, "runAsGroup": 2000000000, "supplementalGroups": [7]}
+    assert changed["containers"][0]["securityContext"] == {**container, "seLinuxOptions": {"level": "s0"}}
+
+
+@pytest.mark.parametrize("context, group", [
+    ({}, 65532), ({"runAsGroup": 9}, 9), ({"fsGroup": 8}, 8), ({"runAsUser": None, "runAsGroup": None}, None)])
+def test_the_group_that_reads_a_certificate_is_that_of_the_process(render, context, group):
+    tls = {"metrics": {"tls": {"enabled": True, "secretName": "cert"}}}
+    pod = render({"operator": {"podSecurityContext": context, **tls}})["Deployment"]["spec"]["template"]["spec"]
+    assert pod["securityContext"].get("fsGroup") == group
+
+
 def test_selectors_hold_nothing_that_an_upgrade_changes(render):
     deployment = render()["Deployment"]
     assert set(deployment["spec"]["selector"]["matchLabels"]) == {
@@ -258,6 +294,9 @@ def test_words_with_quotes_and_colons_survive_rendering(render):
     ({"operator": {"gangScheduler": {"type": "both"}}}, "'none', 'volcano', 'scheduler-plugins'"),
     ({"operator": {"leaderElection": {"leaseDurationSeconds": 1}}}, "minimum: got 1, want 3"),
     ({"operator": {"namespace": "No_Such"}}, "at '/operator/namespace'"),
+    ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0': got string, want object"),
+    ({"imagePullSecrets": [{"nmae": "registry"}]}, "missing property 'name'"),
+    ({"operator": {"securityContext": "restricted"}}, "at '/operator/securityContext': got string, want object"),
     ({"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
     ({"worker": {"number": 3}}, "additional properties 'worker' not allowed"),
     ({"job": {"enabled": True}}, "set job.command (for example [python, train.py]) or job.master.args"),

@@ -39,6 +39,26 @@ def test_every_form_of_the_job_is_accepted_by_the_api_server(release, render, ku
     kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump(manifest))
 
 
+@pytest.mark.parametrize("values", [
+    {}, {"image": {"registry": "example.org"}, "imagePullSecrets": [{"name": "registry"}],
+         "operator": {"podSecurityContext": {"runAsUser": None, "fsGroup": 7}, "securityContext": {"seLinuxOptions": {"level": "s0"}},
+                      "metrics": {"tls": {"enabled": True, "secretName": "cert"}}}}], ids=["default", "other contexts"])
+def test_the_operators_pods_pass_restricted_pod_security(render, kubectl, values):
+    """The namespace warns of pods that would not pass; the server knows every field."""
+    kubectl("create", "namespace", "safe")
+    try:
+        kubectl("label", "namespace", "safe", "pod-security.kubernetes.io/warn=restricted")
+        deployment = render(values)["Deployment"]
+        words = ("apply", "--dry-run=server", "--validate=strict", "-n", "safe", "-f", "-")
+        deployment["metadata"]["namespace"] = "safe"
+        done = kubectl(*words, stdin=yaml.safe_dump(deployment), check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        deployment["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] = False
+        assert "would violate PodSecurity" in kubectl(*words, stdin=yaml.safe_dump(deployment), check=False).stderr
+    finally:
+        kubectl("delete", "namespace", "safe")
+
+
 def test_the_operator_makes_a_jobs_children_with_the_charts_rights_alone(release, kubectl, tmp_path):
     admin = yaml.safe_load(Path(kubectl.kubeconfig).read_text())
     token = kubectl("create", "token", "horovod-operator").strip()
