@@ -1,7 +1,7 @@
 /*
  * horovod-operator: reads options and configuration, then hands over to the event loop. This file
  * is the only one that reads the environment, blocks signals and decides the exit code:
- * 0 after SIGTERM or SIGINT, 1 when it cannot run, 2 for wrong options.
+ * 0 after SIGTERM or SIGINT, 1 when it cannot run, 2 for wrong options; --probe: 0 or 1.
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +19,9 @@
 #include "operator/app/process.h"
 #include "operator/kube/client.h"
 #include "operator/kube/config.h"
+#include "operator/kube/probe.h"
 
+#define PROBE_ATTEMPTS 30 /* one a second */
 #define SERVICE_ACCOUNT "/var/run/secrets/kubernetes.io/serviceaccount"
 
 static const char *get_environment(void *ctx, const char *name)
@@ -118,6 +120,22 @@ static hvd_status_t run(const struct hvd_options *options, const struct hvd_log 
     return st;
 }
 
+/* The exit code of --probe. */
+static int probe(const char *url)
+{
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_kube_client_global_init(&err);
+
+    if (st == HVD_OK) {
+        st = hvd_kube_probe_wait(url, PROBE_ATTEMPTS, &err);
+        hvd_kube_client_global_fini();
+    }
+    if (st == HVD_OK)
+        return printf("%s: ok\n", url) < 0 || fflush(stdout) != 0;
+    (void)fprintf(stderr, "horovod-operator: %s\n", err.msg);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     const struct hvd_environment environment = {get_environment, NULL};
@@ -135,6 +153,8 @@ int main(int argc, char **argv)
         return print_help();
     if (options.wants_version)
         return puts("horovod-operator " HVD_VERSION) < 0 || fflush(stdout) != 0;
+    if (options.probe)
+        return probe(options.probe);
     log.level = options.log_level;
     if (run(&options, &log, &err) != HVD_OK) {
         HVD_LOG_KV(&log, HVD_LOG_ERROR, "operator", "cannot run", {"error", err.msg});

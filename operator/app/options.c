@@ -227,9 +227,18 @@ static hvd_status_t set_lease_duration(struct hvd_options *options, const char *
     return HVD_OK;
 }
 
+static hvd_status_t set_probe(struct hvd_options *options, const char *source, const char *value,
+                              struct hvd_err *err)
+{
+    if (!*value)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s is empty: give the URL of a /readyz", source);
+    options->probe = value;
+    return HVD_OK;
+}
+
 static const struct option_row {
     const char *flag;
-    const char *variable;
+    const char *variable; /* NULL: none, as it is done instead of running */
     const char *metavar;
     const char *help;
     set_fn set;
@@ -268,6 +277,9 @@ static const struct option_row {
     {"--ssh-ports", "HOROVOD_OPERATOR_SSH_PORTS", "FIRST-LAST",
      "ports for sshd of jobs on the nodes' network, one per job (default: 20000-29999)",
      set_ssh_ports, false},
+    {"--probe", NULL, "URL",
+     "ask this URL once a second until it answers with 200, up to 30 times, and exit", set_probe,
+     false},
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -276,7 +288,8 @@ static hvd_status_t read_environment(const struct hvd_environment *environment,
                                      struct hvd_options *options, struct hvd_err *err)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
-        const char *value = environment->get(environment->ctx, rows[i].variable);
+        const char *variable = rows[i].variable;
+        const char *value = variable ? environment->get(environment->ctx, variable) : NULL;
         hvd_status_t st = value ? rows[i].set(options, rows[i].variable, value, err) : HVD_OK;
         if (st != HVD_OK)
             return st;
@@ -355,9 +368,11 @@ hvd_status_t hvd_options_help(struct hvd_buf *out)
              "Runs HorovodJobs: watches them, makes their workers, master and host list.\n\n");
 
     for (size_t i = 0; i < N_ROWS && st == HVD_OK; i++)
-        st = hvd_buf_printf(out, "  %s%s%s%s\n      %s [%s]\n", rows[i].flag,
-                            rows[i].is_switch ? "[=" : " ", rows[i].metavar,
-                            rows[i].is_switch ? "]" : "", rows[i].help, rows[i].variable);
+        st =
+            hvd_buf_printf(out, "  %s%s%s%s\n      %s%s%s%s\n", rows[i].flag,
+                           rows[i].is_switch ? "[=" : " ", rows[i].metavar,
+                           rows[i].is_switch ? "]" : "", rows[i].help, rows[i].variable ? " [" : "",
+                           rows[i].variable ? rows[i].variable : "", rows[i].variable ? "]" : "");
     if (st == HVD_OK)
         st = hvd_buf_puts(out, "  --version\n      print the version and exit\n"
                                "  --help\n      print this text and exit\n");

@@ -31,6 +31,7 @@ struct hvd_options {
     enum hvd_gang gang;
     const char *gang_scheduler;         /* schedulerName; NULL: the gang's usual one */
     struct hvd_port_range launch_ports; /* for jobs on the nodes' network */
+    const char *probe; /* the URL that is to be asked, instead of running; else NULL */
     bool wants_help;
     bool wants_version;
 };

@@ -19,6 +19,13 @@ def test_the_operator_runs_restricted_and_answers_its_probes(cluster):
     assert not container["allowPrivilegeEscalation"]
 
 
+def test_helm_test_asks_the_operator_from_a_pod_and_leaves_nothing(cluster):
+    done = cluster.helm("test", "horovod", "--namespace", "default", "--timeout", "120s")
+    assert re.search(r"^Phase:\s+Succeeded$", done.stdout, re.M), done.stdout
+    wait_for("the end of the test's pod", lambda: not cluster.get("pod", "-n", "default", "horovod-operator-test"))
+    assert not cluster.get("service", "-n", "default", "horovod-operator-test")
+
+
 def test_job_values_render_one_job_that_succeeds(cluster, namespace):
     cluster.helm("template", "horovod", "charts/horovod")
     rendered = cluster.helm("template", "digits", "charts/horovod", "--namespace", namespace.name, "--show-only",

@@ -33,14 +33,15 @@ def helm(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def template(helm, tmp_path_factory):
-    """template(VALUES, release): `helm template` with a dictionary of values; returns the finished process."""
+    """template(VALUES, release): `helm template` with a dictionary of values; returns the finished process. Without the
+    pods of `helm test`, unless asked to by other words."""
     folder = tmp_path_factory.mktemp("values")
 
-    def run(values=None, release="horovod"):
+    def run(values=None, release="horovod", words=("--no-hooks",)):
         file = folder / "values.json"
         file.write_text(json.dumps(values or {}))
         return helm("template", release, str(CHART), "--kube-version", KUBERNETES, "--namespace", "training",
-                    "--values", str(file))
+                    "--values", str(file), *words)
 
     return run
 

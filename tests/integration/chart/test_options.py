@@ -29,7 +29,7 @@ def args_of(objects):
 @pytest.fixture(scope="module")
 def known_flags():
     text = subprocess.run([OPERATOR, "--help"], stdout=subprocess.PIPE, text=True, check=True, timeout=10).stdout
-    return set(re.findall(r"^  (--[a-z-]+)", text, re.M)) - {"--version", "--help"}
+    return set(re.findall(r"^  (--[a-z-]+)", text, re.M)) - {"--version", "--help", "--probe"}
 
 
 def test_two_replicas_elect_a_leader_and_roll_over_when_asked_to(render_all):
@@ -123,7 +123,8 @@ def test_the_network_policy_lets_metrics_in_and_the_api_server_out(render_all):
     spec = objects["NetworkPolicy", NAME]["spec"]
     assert spec["podSelector"] == objects["Deployment", NAME]["spec"]["selector"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert spec["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}], "from": peers}]
+    assert spec["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}], "from": [*peers, {"podSelector": {"matchLabels": {
+        "app.kubernetes.io/instance": "horovod", "app.kubernetes.io/component": "test"}}}]}]
     assert spec["egress"] == [{"ports": [{"port": 6443, "protocol": "TCP"}]}]
 
 

@@ -155,6 +155,23 @@ static void help_lists_every_flag_and_its_variable(void **state)
     hvd_buf_fini(&text);
 }
 
+static void a_probe_is_asked_for_by_a_flag_alone(void **state)
+{
+    static const char *const pairs[] = {"HOROVOD_OPERATOR_PROBE", "http://a/readyz", NULL};
+    const char *const none[] = {NULL}, *const args[] = {"--probe", "http://b/readyz", NULL};
+    const char *const empty[] = {"--probe=", NULL};
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(pairs, none, &o, &err), HVD_OK);
+    assert_null(o.probe);
+    assert_int_equal(parse(pairs, args, &o, &err), HVD_OK);
+    assert_string_equal(o.probe, "http://b/readyz");
+    assert_int_equal(parse(NULL, empty, &o, &err), HVD_ERR_INVALID);
+    assert_non_null(strstr(err.msg, "--probe is empty"));
+}
+
 static void help_and_version_are_recognised(void **state)
 {
     const char *const args[] = {"--version", "-h", NULL};
@@ -233,6 +250,7 @@ int main(void)
         cmocka_unit_test(an_empty_namespace_means_all),
         cmocka_unit_test(wrong_values_are_named_with_where_they_came_from),
         cmocka_unit_test(help_lists_every_flag_and_its_variable),
+        cmocka_unit_test(a_probe_is_asked_for_by_a_flag_alone),
         cmocka_unit_test(help_and_version_are_recognised),
         cmocka_unit_test(election_and_certificate_are_options_too),
         cmocka_unit_test(wrong_values_of_the_election_are_named),
