@@ -6,10 +6,21 @@
 
 #include <stdio.h>
 
+#include "base/str.h"
 #include "operator/api/kind.h"
 
 static const double bounds_s[HVD_METRICS_N_BUCKETS - 1] = {
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10};
+/* Of the start of jobs, whose times the API server keeps to a second. */
+static const double start_bounds_s[HVD_METRICS_N_BUCKETS - 1] = {1,   2,   5,   10,   30,   60,
+                                                                 120, 300, 900, 3600, 14400};
+
+#define OTHER "Other" /* the last of each row, which a status may name that somebody has forged */
+static const char *const failed[HVD_METRICS_N_REASONS] = {
+    "MasterFailed", "WorkerFailed", "DeadlineExceeded", "InvalidTemplate", "ChildAltered",
+    "Deleted",      OTHER};
+static const char *const restarted[HVD_METRICS_N_REASONS] = {
+    "MasterFailed", "WorkerFailed", "MasterDeleted", "MasterSuspended", OTHER};
 
 void hvd_metrics_count_request(struct hvd_metrics *metrics, hvd_verb_t verb, enum hvd_kind kind,
                                long code)
@@ -25,16 +36,65 @@ void hvd_metrics_count_request(struct hvd_metrics *metrics, hvd_verb_t verb, enu
         metrics->requests[metrics->n_requests++] = (struct hvd_request_series){verb, kind, code, 1};
 }
 
-void hvd_metrics_observe(struct hvd_histogram *histogram, int64_t us)
+static void observe(struct hvd_histogram *histogram, const double *bounds, double seconds)
 {
-    double seconds = (double)us / 1e6;
     size_t i = 0;
 
-    while (i < HVD_METRICS_N_BUCKETS - 1 && seconds > bounds_s[i])
+    while (i < HVD_METRICS_N_BUCKETS - 1 && seconds > bounds[i])
         i++;
     histogram->buckets[i]++;
     histogram->count++;
     histogram->sum_s += seconds;
+}
+
+void hvd_metrics_observe(struct hvd_histogram *histogram, int64_t us)
+{
+    observe(histogram, bounds_s, (double)us / 1e6);
+}
+
+static void count_reason(uint64_t *counts, const char *const *names, const char *reason)
+{
+    size_t i = 0;
+
+    while (!hvd_str_equal(names[i], OTHER) && !hvd_str_equal(names[i], reason))
+        i++;
+    counts[i]++;
+}
+
+static bool becomes_true(const struct hvd_job *before, const struct hvd_job *after,
+                         enum hvd_condition_type type)
+{
+    return before->status.conditions[type].truth != HVD_TRUE &&
+           after->status.conditions[type].truth == HVD_TRUE;
+}
+
+/* The job's master runs for the first time. */
+static void count_start(struct hvd_job_counts *counts, const struct hvd_job *after)
+{
+    const int64_t start_s = after->status.conditions[HVD_COND_RUNNING].since_s;
+    const int64_t waited_s = start_s > after->created_s ? start_s - after->created_s : 0;
+
+    observe(&counts->start, start_bounds_s, (double)waited_s);
+}
+
+void hvd_metrics_count_job(struct hvd_job_counts *counts, const struct hvd_job *before,
+                           const struct hvd_job *after)
+{
+    const struct hvd_condition *now = after->status.conditions;
+    const int32_t ended = hvd_job_ended(&after->status);
+
+    if (before->status.observed_generation == 0 && after->status.observed_generation > 0)
+        counts->n_created++;
+    if (becomes_true(before, after, HVD_COND_RUNNING) && ended == 0)
+        count_start(counts, after);
+    if (hvd_job_is_finished(&before->status))
+        return;
+    if (becomes_true(before, after, HVD_COND_SUCCEEDED))
+        counts->n_succeeded++;
+    else if (becomes_true(before, after, HVD_COND_FAILED))
+        count_reason(counts->n_failed, failed, now[HVD_COND_FAILED].reason);
+    else if (ended > hvd_job_ended(&before->status) && after->status.state == HVD_JOB_RESTARTING)
+        count_reason(counts->n_restarted, restarted, now[HVD_COND_RUNNING].reason);
 }
 
 void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
@@ -73,8 +133,8 @@ static hvd_status_t put_requests(const struct hvd_metrics *metrics, struct hvd_b
 }
 
 /* One histogram; label is "" or "verb=\"get\"". */
-static hvd_status_t put_buckets(const struct hvd_histogram *histogram, const char *name,
-                                const char *label, struct hvd_buf *out)
+static hvd_status_t put_buckets(const struct hvd_histogram *histogram, const double *bounds,
+                                const char *name, const char *label, struct hvd_buf *out)
 {
     const char *comma = *label ? "," : "";
     const char *open = *label ? "{" : "";
@@ -84,7 +144,7 @@ static hvd_status_t put_buckets(const struct hvd_histogram *histogram, const cha
 
     for (size_t i = 0; i < HVD_METRICS_N_BUCKETS - 1 && st == HVD_OK; i++) {
         below += histogram->buckets[i];
-        st = hvd_buf_printf(out, "%s_bucket{%s%sle=\"%g\"} %llu\n", name, label, comma, bounds_s[i],
+        st = hvd_buf_printf(out, "%s_bucket{%s%sle=\"%g\"} %llu\n", name, label, comma, bounds[i],
                             (unsigned long long)below);
     }
     if (st == HVD_OK)
@@ -102,7 +162,7 @@ static hvd_status_t put_histogram(const struct hvd_histogram *histogram, const c
 {
     hvd_status_t st = put_head(out, name, "histogram", help);
 
-    return st == HVD_OK ? put_buckets(histogram, name, "", out) : st;
+    return st == HVD_OK ? put_buckets(histogram, bounds_s, name, "", out) : st;
 }
 
 static hvd_status_t put_latencies(const struct hvd_metrics *metrics, struct hvd_buf *out)
@@ -115,7 +175,8 @@ static hvd_status_t put_latencies(const struct hvd_metrics *metrics, struct hvd_
         if (i == HVD_VERB_WATCH)
             continue;
         (void)snprintf(label, sizeof(label), "verb=\"%s\"", hvd_kube_api_verb_name((hvd_verb_t)i));
-        st = put_buckets(&metrics->request[i], "horovod_operator_api_request_seconds", label, out);
+        st = put_buckets(&metrics->request[i], bounds_s, "horovod_operator_api_request_seconds",
+                         label, out);
     }
     return st;
 }
@@ -211,6 +272,45 @@ static hvd_status_t put_jobs(const struct hvd_metrics *metrics, struct hvd_buf *
     return st;
 }
 
+/* A counter with a series for each reason, from the start, so that its first increase shows. */
+static hvd_status_t put_reasons(const uint64_t *counts, const char *const *names, const char *name,
+                                const char *help, struct hvd_buf *out)
+{
+    hvd_status_t st = put_head(out, name, "counter", help);
+
+    for (size_t i = 0; i < HVD_METRICS_N_REASONS && names[i] && st == HVD_OK; i++)
+        st = hvd_buf_printf(out, "%s{reason=\"%s\"} %llu\n", name, names[i],
+                            (unsigned long long)counts[i]);
+    return st;
+}
+
+static hvd_status_t put_counts(const struct hvd_job_counts *counts, struct hvd_buf *out)
+{
+    static const char start[] = "horovod_operator_job_start_seconds";
+    hvd_status_t st = put_head(out, "horovod_operator_jobs_created_total", "counter",
+                               "HorovodJobs that got their first status.");
+
+    if (st == HVD_OK)
+        st = hvd_buf_printf(out, "horovod_operator_jobs_created_total %llu\n",
+                            (unsigned long long)counts->n_created);
+    if (st == HVD_OK)
+        st = put_head(out, "horovod_operator_jobs_succeeded_total", "counter",
+                      "HorovodJobs that succeeded.");
+    if (st == HVD_OK)
+        st = hvd_buf_printf(out, "horovod_operator_jobs_succeeded_total %llu\n",
+                            (unsigned long long)counts->n_succeeded);
+    if (st == HVD_OK)
+        st = put_reasons(counts->n_failed, failed, "horovod_operator_jobs_failed_total",
+                         "HorovodJobs that failed, by the reason of the condition Failed.", out);
+    if (st == HVD_OK)
+        st = put_reasons(counts->n_restarted, restarted, "horovod_operator_jobs_restarted_total",
+                         "Attempts that another one follows, by the reason of their end.", out);
+    if (st == HVD_OK)
+        st = put_head(out, start, "histogram",
+                      "From the creation of a HorovodJob until its master runs first.");
+    return st == HVD_OK ? put_buckets(&counts->start, start_bounds_s, start, "", out) : st;
+}
+
 hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_buf *out)
 {
     hvd_status_t st = put_head(out, "horovod_operator_build_info", "gauge", "The version.");
@@ -233,5 +333,7 @@ hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_bu
         st = put_unreadable(metrics, out);
     if (st == HVD_OK)
         st = put_numbers(metrics, out);
-    return st == HVD_OK ? put_jobs(metrics, out) : st;
+    if (st == HVD_OK)
+        st = put_jobs(metrics, out);
+    return st == HVD_OK ? put_counts(&metrics->counts, out) : st;
 }

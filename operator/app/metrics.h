@@ -14,6 +14,7 @@
 #define HVD_METRICS_N_BUCKETS 12
 #define HVD_METRICS_MAX_SERIES 256
 #define HVD_METRICS_MAX_WATCHES 16
+#define HVD_METRICS_N_REASONS 7 /* for which jobs fail or restart; the names are in metrics.c */
 
 /* A Prometheus histogram of seconds; the bounds are in metrics.c. */
 struct hvd_histogram {
@@ -38,6 +39,15 @@ struct hvd_watch_sample {
     uint64_t n_silences;
 };
 
+/* What became of jobs while this operator led. */
+struct hvd_job_counts {
+    uint64_t n_created;
+    uint64_t n_succeeded;
+    uint64_t n_failed[HVD_METRICS_N_REASONS];
+    uint64_t n_restarted[HVD_METRICS_N_REASONS];
+    struct hvd_histogram start; /* from a job's creation until its master runs first */
+};
+
 /* All that /metrics shows. A zeroed struct is a valid start. One thread. */
 struct hvd_metrics {
     struct hvd_request_series requests[HVD_METRICS_MAX_SERIES];
@@ -45,6 +55,7 @@ struct hvd_metrics {
     struct hvd_histogram reconcile;
     struct hvd_histogram event_to_write;
     struct hvd_histogram request[HVD_VERB_COUNT]; /* without watches, which are no round trips */
+    struct hvd_job_counts counts;
     uint64_t n_unreadable[HVD_N_KINDS]; /* versions of objects of which a part was not read */
     uint64_t n_retries;                 /* jobs and writes that were put off */
     uint64_t n_suppressed;              /* log lines */
@@ -71,6 +82,14 @@ void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
 
 /* Adds a duration to a histogram. */
 void hvd_metrics_observe(struct hvd_histogram *histogram, int64_t us);
+
+/*
+ * Counts what has become of a job from one version of it to a later one: whoever has seen both
+ * counts it once, and an operator that starts anew, which has seen neither, counts nothing. Reasons
+ * that are not the operator's own count as "Other". Pure.
+ */
+void hvd_metrics_count_job(struct hvd_job_counts *counts, const struct hvd_job *before,
+                           const struct hvd_job *after);
 
 /* Appends the Prometheus text format, version 0.0.4. Failures as hvd_buf_add. Pure. */
 hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_buf *out);

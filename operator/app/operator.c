@@ -126,6 +126,20 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
     want(op, entry, hvd_clock_ms());
 }
 
+static bool is_leader(const struct hvd_operator *op)
+{
+    return !op->election || hvd_election_is_leader(op->election);
+}
+
+/* Of several operators the one that works counts. */
+static void on_replaced(void *ctx, const struct hvd_job *before, const struct hvd_job *after)
+{
+    struct hvd_operator *op = ctx;
+
+    if (is_leader(op) && !after->spec.is_foreign)
+        hvd_metrics_count_job(&op->metrics.counts, before, after);
+}
+
 static void on_begin(void *ctx, enum hvd_kind kind)
 {
     struct hvd_operator *op = ctx;
@@ -257,11 +271,6 @@ static void on_date(void *ctx, const struct hvd_kube_date *date)
 }
 
 /* ---- what goes out ---- */
-
-static bool is_leader(const struct hvd_operator *op)
-{
-    return !op->election || hvd_election_is_leader(op->election);
-}
 
 /* Whether work may begin now: everything is known, and no other operator does it. */
 static bool may_work(const struct hvd_operator *op)
@@ -847,6 +856,7 @@ hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct 
     op->settings.gang = setup->options->gang;
     op->settings.gang_scheduler = setup->options->gang_scheduler;
     hvd_store_init(&op->store, &op->queue, on_changed, op);
+    op->store.replaced = on_replaced;
     keep_memory(true);
     st = create_parts(op, err);
     if (st != HVD_OK) {

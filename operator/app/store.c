@@ -264,6 +264,8 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
         hvd_notes_drop_failures_of_spec(entry);
     if (!hvd_str_equal(entry->job.uid, job->uid))
         hvd_notes_drop_lost(entry);
+    else if (!entry->is_stale && store->replaced)
+        store->replaced(store->ctx, &entry->job, job);
     drop_job(store, entry);
     hvd_job_move(job, block, &entry->job);
     entry->job_block = block;

@@ -68,6 +68,10 @@ struct hvd_entry {
 /* Called when an entry has changed. */
 typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
 
+/* Called when a version of a job replaces an older one of it. Both are borrowed. */
+typedef void (*hvd_store_replaced_fn)(void *ctx, const struct hvd_job *before,
+                                      const struct hvd_job *after);
+
 struct hvd_store {
     struct hvd_slab slab;              /* where the records are */
     struct hvd_specs specs;            /* the texts that are held */
@@ -87,6 +91,7 @@ struct hvd_store {
      * stays with its job until it was looked at, though hvd_store_find does not find it. */
     bool keeps_ends;
     hvd_store_changed_fn changed;
+    hvd_store_replaced_fn replaced; /* set by the owner; may be NULL */
     void *ctx;
 };
 

@@ -19,6 +19,7 @@ PANELS = [(panel["title"], target) for panel in DASHBOARD["panels"] for target i
 
 LEADER = series("horovod_operator_leader")
 REQUESTS = "horovod_operator_api_requests_total"
+FAILED, SUCCEEDED = "horovod_operator_jobs_failed_total", "horovod_operator_jobs_succeeded_total"
 SLOW = "horovod_operator_event_to_write_seconds_bucket"
 BOTH = ("namespace", "job")
 
@@ -49,6 +50,8 @@ CASES = {
                                   {LEADER: "0x60", series("horovod_operator_queue_depth"): "3x60"}, tuple(TARGET), ""),
     "HorovodOperatorRetries": (46, {series("horovod_operator_retries_total"): "0+60x60"},
                                {series("horovod_operator_retries_total"): "0+1x60"}, BOTH, ""),
+    "HorovodJobsFail": (70, {series(FAILED, reason="MasterFailed"): "0+1x90", series(SUCCEEDED): "0x90"},
+                        {series(FAILED, reason="MasterFailed"): "0+1x90", series(SUCCEEDED): "0+2x90"}, BOTH, "60"),
 }
 
 
@@ -157,6 +160,14 @@ def test_every_metric_of_alerts_and_panels_is_served(scrapes):
     asked = {name for rule in ALERTS.values() for name in names(rule["expr"])}
     asked |= names(json.dumps(DASHBOARD))
     assert asked <= served and len(asked) >= 10
+
+
+@pytest.mark.parametrize("page", ["operator.md", "monitoring.md"])
+def test_every_metric_of_a_page_is_served(scrapes, page):
+    served = {name for name, _ in scrapes[1]}
+    named = {name for name in names((TOP / "docs" / page).read_text()) if not name.endswith("_")}
+    missing = {name for name in named if not served & {name, f"{name}_bucket"}}
+    assert len(named) >= 10 and missing <= {"horovod_operator_unreadable_objects_total"}  # which comes with the first one
 
 
 def without_variables(expression):

@@ -81,6 +81,109 @@ static void every_line_is_a_comment_or_a_sample(void **state)
     hvd_buf_fini(&text);
 }
 
+/* A job whose first status is written: created at second 100. */
+static struct hvd_job job_of(enum hvd_job_state state)
+{
+    return (struct hvd_job){.created_s = 100, .status = {.state = state, .observed_generation = 1}};
+}
+
+static struct hvd_job job_with(enum hvd_job_state state, enum hvd_condition_type type,
+                               enum hvd_truth truth, const char *reason)
+{
+    struct hvd_job job = job_of(state);
+
+    job.status.conditions[type] =
+        (struct hvd_condition){.truth = truth, .reason = (char *)reason, .since_s = 130};
+    return job;
+}
+
+static const char *encoded(const struct hvd_job_counts *counts, struct hvd_buf *text)
+{
+    static struct hvd_metrics m;
+
+    m = (struct hvd_metrics){.counts = *counts};
+    hvd_buf_reset(text);
+    assert_int_equal(hvd_metrics_encode(&m, text), HVD_OK);
+    return text->data;
+}
+
+static void a_life_is_counted_once_from_version_to_version(void **state)
+{
+    const struct hvd_job versions[] = {
+        {.created_s = 100},
+        job_of(HVD_JOB_PENDING),
+        job_of(HVD_JOB_STARTING),
+        job_with(HVD_JOB_RUNNING, HVD_COND_RUNNING, HVD_TRUE, "MasterStarted"),
+        job_with(HVD_JOB_RUNNING, HVD_COND_RUNNING, HVD_TRUE, "MasterStarted"),
+        job_with(HVD_JOB_SUCCEEDED, HVD_COND_SUCCEEDED, HVD_TRUE, "MasterSucceeded"),
+        job_with(HVD_JOB_SUCCEEDED, HVD_COND_SUCCEEDED, HVD_TRUE, "MasterSucceeded"),
+    };
+    struct hvd_job_counts counts = {0};
+    struct hvd_buf text;
+
+    (void)state;
+    for (size_t i = 1; i < sizeof(versions) / sizeof(versions[0]); i++)
+        hvd_metrics_count_job(&counts, &versions[i - 1], &versions[i]);
+    hvd_buf_init(&text, 64 * 1024);
+    (void)encoded(&counts, &text);
+    assert_non_null(strstr(text.data, "horovod_operator_jobs_created_total 1\n"));
+    assert_non_null(strstr(text.data, "horovod_operator_jobs_succeeded_total 1\n"));
+    assert_non_null(strstr(text.data, "horovod_operator_job_start_seconds_bucket{le=\"10\"} 0\n"));
+    assert_non_null(strstr(text.data, "horovod_operator_job_start_seconds_bucket{le=\"30\"} 1\n"));
+    assert_non_null(strstr(text.data, "horovod_operator_job_start_seconds_sum 30.000000\n"));
+    assert_non_null(
+        strstr(text.data, "horovod_operator_jobs_failed_total{reason=\"MasterFailed\"} 0\n"));
+    assert_null(strstr(text.data, "reason=\"(null)\""));
+    hvd_buf_fini(&text);
+}
+
+static void failures_and_restarts_are_counted_by_reason(void **state)
+{
+    const struct hvd_job running =
+        job_with(HVD_JOB_RUNNING, HVD_COND_RUNNING, HVD_TRUE, "MasterStarted");
+    const char *const reasons[] = {"WorkerFailed", "MasterFailed", "of another writer", NULL};
+    struct hvd_job_counts counts = {0};
+    struct hvd_buf text;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        struct hvd_job again =
+            job_with(HVD_JOB_RESTARTING, HVD_COND_RUNNING, HVD_FALSE, reasons[i]);
+        const struct hvd_job end = job_with(HVD_JOB_FAILED, HVD_COND_FAILED, HVD_TRUE, reasons[i]);
+
+        again.status.failures = 1;
+        hvd_metrics_count_job(&counts, &running, &again);
+        hvd_metrics_count_job(&counts, &again, &again);
+        hvd_metrics_count_job(&counts, &again, &end);
+        hvd_metrics_count_job(&counts, &end, &end);
+    }
+    hvd_buf_init(&text, 64 * 1024);
+    (void)encoded(&counts, &text);
+    assert_non_null(strstr(text.data, "jobs_failed_total{reason=\"WorkerFailed\"} 1\n"));
+    assert_non_null(strstr(text.data, "jobs_failed_total{reason=\"MasterFailed\"} 1\n"));
+    assert_non_null(strstr(text.data, "jobs_failed_total{reason=\"Other\"} 2\n"));
+    assert_non_null(strstr(text.data, "jobs_restarted_total{reason=\"WorkerFailed\"} 1\n"));
+    assert_non_null(strstr(text.data, "jobs_restarted_total{reason=\"Other\"} 2\n"));
+    assert_non_null(strstr(text.data, "jobs_succeeded_total 0\n"));
+    hvd_buf_fini(&text);
+}
+
+static void a_suspension_and_a_later_attempt_are_no_restart_and_no_first_start(void **state)
+{
+    const struct hvd_job running =
+        job_with(HVD_JOB_RUNNING, HVD_COND_RUNNING, HVD_TRUE, "MasterStarted");
+    struct hvd_job suspended =
+        job_with(HVD_JOB_SUSPENDED, HVD_COND_RUNNING, HVD_FALSE, "Suspended");
+    struct hvd_job second = running;
+    struct hvd_job_counts counts = {0};
+
+    (void)state;
+    suspended.status.interruptions = second.status.interruptions = 1;
+    hvd_metrics_count_job(&counts, &running, &suspended);
+    hvd_metrics_count_job(&counts, &suspended, &second);
+    assert_memory_equal(&counts, &(struct hvd_job_counts){0}, sizeof(counts));
+}
+
 static void series_beyond_the_maximum_are_dropped(void **state)
 {
     static struct hvd_metrics m;
@@ -98,6 +201,9 @@ int main(void)
         cmocka_unit_test(requests_are_counted_by_verb_resource_and_code),
         cmocka_unit_test(histograms_are_cumulative_and_end_with_infinity),
         cmocka_unit_test(every_line_is_a_comment_or_a_sample),
+        cmocka_unit_test(a_life_is_counted_once_from_version_to_version),
+        cmocka_unit_test(failures_and_restarts_are_counted_by_reason),
+        cmocka_unit_test(a_suspension_and_a_later_attempt_are_no_restart_and_no_first_start),
         cmocka_unit_test(series_beyond_the_maximum_are_dropped),
     };
 

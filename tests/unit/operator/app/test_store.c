@@ -892,11 +892,69 @@ static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
     cJSON_Delete(child);
 }
 
+struct replacement {
+    struct bench bench; /* first: the store passes it to on_changed too */
+    unsigned n;
+    enum hvd_job_state before, after;
+};
+
+static void on_replaced(void *ctx, const struct hvd_job *before, const struct hvd_job *after)
+{
+    struct replacement *r = ctx;
+
+    r->n++;
+    r->before = before->status.state;
+    r->after = after->status.state;
+}
+
+static void put_state(struct bench *b, const char *uid, int version, const char *state)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"name\":\"j\",\"namespace\":\"n\",\"uid\":\"%s\","
+                   "\"resourceVersion\":\"%d\"},\"spec\":{\"worker\":{\"replicas\":2},"
+                   "\"image\":\"i\"},\"status\":{\"state\":\"%s\"}}",
+                   uid, version, state);
+    (void)put(b, HVD_KIND_HOROVODJOB, text);
+}
+
+/* What became of a job from one version to the next is told once; of what was not seen, nothing. */
+static void a_version_of_a_job_that_replaces_another_is_told_of(void **state)
+{
+    static struct replacement r;
+    struct bench *b = &r.bench;
+
+    (void)state;
+    r = (struct replacement){0};
+    hvd_store_init(&b->store, &b->queue, on_changed, &r);
+    b->store.replaced = on_replaced;
+    put_state(b, "u", 1, "Running");
+    assert_int_equal(r.n, 0);
+    put_state(b, "u", 2, "Succeeded");
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.before, HVD_JOB_RUNNING);
+    assert_int_equal(r.after, HVD_JOB_SUCCEEDED);
+    put_state(b, "u", 2, "Succeeded");
+    put_state(b, "u", 1, "Running");
+    assert_int_equal(r.n, 1);
+    put_state(b, "another", 3, "Running");
+    hvd_store_rewind(&b->store, HVD_KIND_HOROVODJOB);
+    put_state(b, "another", 1, "Pending");
+    assert_int_equal(r.n, 1);
+    put_state(b, "another", 2, "Failed");
+    assert_int_equal(r.n, 2);
+    hvd_store_fini(&b->store);
+    hvd_queue_fini(&b->queue);
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_version_of_a_job_that_replaces_another_is_told_of),
         TEST(only_newer_versions_change_anything),
         TEST(after_a_rewind_each_object_is_what_the_server_has_now),
         TEST(after_a_rewind_an_equal_version_is_taken),
