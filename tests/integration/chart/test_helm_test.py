@@ -88,6 +88,17 @@ def test_the_probe_succeeds_at_a_ready_operator_and_waits_for_one_that_is_not(tm
         assert probe(url).returncode == 0
 
 
+def test_the_probe_takes_any_certificate(tmp_path):
+    """As a kubelet does: the certificate names a Service or nothing."""
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other", "-days", "1",
+                    "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
+    with Fake(tmp_path) as fake, Operator(fake.kubeconfig(), tmp_path, "--tls-cert-file", str(certificate), "--tls-key-file",
+                                          str(key)) as operator:
+        done = probe(f"https://127.0.0.1:{operator.port}/readyz")
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_probe_of_what_is_no_url_fails_at_once_in_words():
     done = probe("ftp://127.0.0.1/readyz", timeout=5)
     assert done.returncode == 1 and "give an http or https URL" in done.stderr
