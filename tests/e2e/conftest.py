@@ -156,7 +156,7 @@ def metrics(cluster):
 
 
 def operator_pod(cluster):
-    pods = cluster.get("pods", "-n", "default", "-l", "app.kubernetes.io/name=horovod")["items"]
+    pods = cluster.get("pods", "-n", "default", "-l", "app.kubernetes.io/component=operator")["items"]
     running = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     return running[0]
 

@@ -7,7 +7,7 @@ from conftest import wait_for
 def test_the_operator_runs_restricted_and_answers_its_probes(cluster):
     deployment = cluster.get("deployment", "-n", "default", "horovod-operator")
     assert deployment["status"]["readyReplicas"] == 1
-    pod = next(item for item in cluster.get("pods", "-n", "default", "-l", "app.kubernetes.io/name=horovod")["items"]
+    pod = next(item for item in cluster.get("pods", "-n", "default", "-l", "app.kubernetes.io/component=operator")["items"]
                if "deletionTimestamp" not in item["metadata"])
     base = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}:8080/proxy"
     assert "ok" in cluster.kubectl("get", "--raw", f"{base}/healthz").stdout
