@@ -1,6 +1,6 @@
 /*
- * One lock and one condition for each call; whoever is last, the thread or who waits for it, frees
- * them.
+ * Each call has a lock and a condition. The last user frees them: the thread if the caller
+ * abandoned the call, else the caller.
  */
 #include "base/aside.h"
 
@@ -19,7 +19,7 @@ struct hvd_aside {
     pthread_mutex_t mu;
     pthread_cond_t cond;
     bool is_done; /* guarded by mu, as what follows */
-    bool is_left; /* nobody waits any more */
+    bool is_left; /* the caller has abandoned the call */
 };
 
 static void destroy(struct hvd_aside *aside)

@@ -7,8 +7,8 @@
 
 /*
  * A growing byte buffer with a maximum given at init, so that no input can grow memory without
- * bound. The content is always followed by a zero byte once anything was added. A zeroed struct is
- * legal for hvd_buf_fini. One thread at a time.
+ * bound. Once anything was added, a zero byte follows the content. hvd_buf_fini accepts a zeroed
+ * struct. One thread at a time.
  */
 struct hvd_buf {
     char *data; /* owned; NULL while nothing was added */
@@ -23,7 +23,7 @@ void hvd_buf_init(struct hvd_buf *buf, size_t max);
 /* Frees the content. The buffer may be used again after hvd_buf_init. */
 void hvd_buf_fini(struct hvd_buf *buf);
 
-/* Forgets the content, keeps the memory. */
+/* Drops the content, keeps the memory. */
 void hvd_buf_reset(struct hvd_buf *buf);
 
 /* Appends len bytes. HVD_ERR_TOO_LARGE past the maximum, HVD_ERR_NOMEM; unchanged on failure. */

@@ -1,14 +1,14 @@
 /*
- * Which line of a program's last words names the cause of its end. A failed rank leaves a Python
- * traceback, a message of its own, or a crash handler's stack; the other ranks leave libhorovod's
- * message about it; mpirun adds a banner. Pure, and nothing is copied.
+ * Finds the line that names the cause in the last output of a program. A failed rank leaves a
+ * Python traceback, a message of its own, or a crash handler's stack. The other ranks leave
+ * libhorovod's message about it, and mpirun adds a banner. Pure; copies nothing.
  */
 #include "base/cause.h"
 
 #include <ctype.h>
 #include <string.h>
 
-#define RULER_MIN 20 /* so many dashes are a ruler */
+#define RULER_MIN 20 /* a line of this many dashes is a ruler */
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
 static const char *find(struct hvd_strview text, const char *word)
@@ -65,7 +65,7 @@ bool hvd_cause_is_banner(struct hvd_strview line)
            starts_with(line, "with errorcode ") || has_any(line, banner, COUNT(banner));
 }
 
-/* What is behind "[rank1]: " at the beginning, as PyTorch writes it. */
+/* Returns the line without the "[rank1]: " that PyTorch may put before it. */
 static struct hvd_strview without_rank(struct hvd_strview line)
 {
     const char *end = starts_with(line, "[rank") ? find(line, "]: ") : NULL;
@@ -97,8 +97,8 @@ bool hvd_cause_is_frame(struct hvd_strview line)
     return frame && at < line.len && (line.data[at] == ' ' || has_digit_at(line, at));
 }
 
-/* What follows "*** An error occurred in MPI_Init_thread", without the name of a process: it has
- * none yet. */
+/* Open MPI prints these lines behind "*** An error occurred in MPI_Init_thread". They lack the name
+ * of a process, because it has none yet. */
 static bool is_of_early_abort(struct hvd_strview line)
 {
     return starts_with(line, "*** on a NULL communicator") ||
@@ -107,7 +107,8 @@ static bool is_of_early_abort(struct hvd_strview line)
            starts_with(line, "***    and potentially your ");
 }
 
-/* Lines around a stack, of Open MPI's handlers and of other runtimes. */
+/* Returns whether a crash handler of Open MPI or of another runtime printed the line with a stack.
+ */
 static bool is_stack(struct hvd_strview line)
 {
     static const char *const handler[] = {
@@ -138,16 +139,16 @@ static bool is_stack(struct hvd_strview line)
            (starts_with(line, "File \"") && find(line, ", line "));
 }
 
-/* Tracebacks of Python within lines. */
+/* The state of a parser that finds Python tracebacks. */
 struct trace {
     enum {
         OUTSIDE,
-        OPEN,     /* the exception is still to come */
+        OPEN,     /* the exception follows */
         OF_GROUP, /* the same, of an exception group */
-        IN_GROUP, /* it came, and the exceptions of the group follow */
+        IN_GROUP, /* the group's own exception was read; those in the group follow */
     } state;
-    size_t column;   /* where its lines begin */
-    bool is_ignored; /* the next one is of an exception that Python ignored */
+    size_t column;   /* of the first character of its lines */
+    bool is_ignored; /* Python ignored the exception of the next traceback */
 };
 
 static bool ends_with(struct hvd_strview text, const char *suffix)
@@ -157,8 +158,9 @@ static bool ends_with(struct hvd_strview text, const char *suffix)
     return text.len >= len && memcmp(text.data + text.len - len, suffix, len) == 0;
 }
 
-/* Where the lines of a traceback begin: behind "[rank1]: ", and behind "Original " of one that was
- * brought from another process. Of a group's, which is "  + Exception Group ", at the bar. */
+/* Finds the column where the lines of a traceback begin. It is behind "[rank1]: ", but before the
+ * "Original " of a traceback from another process. For a group, whose head is "  + Exception Group
+ * ", it is two columns before the bar. */
 static void begin_traceback(struct trace *t, struct hvd_strview line, const char *word)
 {
     static const char original[] = "Original ";
@@ -176,16 +178,16 @@ static void begin_traceback(struct trace *t, struct hvd_strview line, const char
     t->state = t->is_ignored ? OUTSIDE : OPEN;
 }
 
-/* Whether the line belongs to a group: it stands within, and has a bar where those of this one have
- * theirs, or behind. */
+/* Returns whether the line belongs to the group: lines of a group are indented by two columns at
+ * least, and those of nested groups by more. */
 static bool is_of_group(const struct trace *t, struct hvd_strview line)
 {
     return line.len > t->column + 2 && line.data[t->column] == ' ' &&
            line.data[t->column + 1] == ' ';
 }
 
-/* A frame at the beginning of its line: what stood before the head of the traceback, as a progress
- * bar without the end of its line, is before no other line of it. */
+/* Resets the column if a frame begins at the start of its line. Then other output, such as a
+ * progress bar without a newline, stood before the head of the traceback alone. */
 static void drop_prefix(struct trace *t, struct hvd_strview line)
 {
     if ((t->state == OPEN && starts_with(line, "  File \"")) ||
@@ -198,7 +200,8 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Takes the next line; true when it names the exception behind a traceback, a view into it. */
+/* Reads the next line. Returns true if it names the exception of a traceback, and stores a view of
+ * it. */
 static bool trace_line(struct trace *t, struct hvd_strview line, struct hvd_strview *exception)
 {
     const bool is_in_group = t->state == OF_GROUP || t->state == IN_GROUP;
@@ -217,7 +220,7 @@ static bool trace_line(struct trace *t, struct hvd_strview line, struct hvd_strv
         t->is_ignored = false;
         return false;
     }
-    if (find(line, "Exception ignored ")) /* at the end of Python, behind what ended it */
+    if (find(line, "Exception ignored ")) /* Python prints these at its end, after the cause */
         t->is_ignored = true;
     if (t->state == OF_GROUP)
         at += strlen("  | ");
@@ -229,7 +232,7 @@ static bool trace_line(struct trace *t, struct hvd_strview line, struct hvd_strv
     return true;
 }
 
-/* Where a search through the lines stands. */
+/* The candidates that a search has found so far. */
 struct search {
     struct trace trace;
     struct hvd_strview exception; /* behind the last traceback */
@@ -290,7 +293,7 @@ struct hvd_strview hvd_cause_line(struct hvd_strview text)
     return s.last.len > 0 ? s.last : s.any;
 }
 
-/* What follows the word in the line; {NULL, 0}: the word is not there. */
+/* Returns the text behind the word, or {NULL, 0} if the line does not contain it. */
 static struct hvd_strview behind(struct hvd_strview line, const char *word)
 {
     const char *at = find(line, word);
@@ -311,7 +314,7 @@ int64_t hvd_cause_blamed(struct hvd_strview line)
     size_t n_ends = COUNT(ends);
     int64_t rank = -1;
 
-    if (!rest.data) { /* whatever else ends it there is wrong on every rank */
+    if (!rest.data) { /* other failures of horovod_init are the same on every rank and blame none */
         rest = behind(line, "horovod_init failed: ");
         n_ends = 1;
     }
@@ -323,7 +326,7 @@ int64_t hvd_cause_blamed(struct hvd_strview line)
     return hvd_str_parse_int64(digits, range, &rank, NULL) == HVD_OK ? rank : -1;
 }
 
-/* How many bytes at the beginning are among those, or not. */
+/* Counts the leading bytes that are (or are not) among the given ones. */
 static size_t span_of(struct hvd_strview text, const char *bytes, bool are_in)
 {
     size_t n = 0;
@@ -333,7 +336,7 @@ static size_t span_of(struct hvd_strview text, const char *bytes, bool are_in)
     return n;
 }
 
-/* What stands between the word, if it is before the end, and the end; else empty. */
+/* Returns the text between the word and `end`; empty if the word is not before `end`. */
 static struct hvd_strview between(struct hvd_strview line, const char *word, const char *end)
 {
     const char *at = find(line, word);

@@ -7,59 +7,62 @@
 #include "base/str.h"
 
 /*
- * The cause of a failure within the last lines that a program wrote. Borrowed text in, views of it
- * out; any bytes are accepted, any thread may call.
+ * Finds the cause of a failure within the last lines that a program wrote. The functions accept any
+ * bytes, return views into the text that they borrow, and may run in any thread.
  */
 
-/* Whether the line belongs to the banner that mpirun or prterun prints about a failed rank, or is a
- * ruler of dashes: it repeats what is known and covers what the rank wrote. */
+/* Returns whether the line is a ruler of dashes, or belongs to the banner that mpirun or prterun
+ * prints about a failed rank. The banner names no cause and hides the rank's own message. */
 bool hvd_cause_is_banner(struct hvd_strview line);
 
-/* Whether the line is a frame of a stack in C or C++, as PyTorch, gdb, the sanitizers and Open MPI
- * write it: the first of many are worth keeping. */
+/* Returns whether the line is a frame of a C or C++ stack, as PyTorch, gdb, the sanitizers and Open
+ * MPI print it. Of many frames only the first ones are worth keeping. */
 bool hvd_cause_is_frame(struct hvd_strview line);
 
 /*
- * The line that names the cause, without white space around it: the exception behind the last
- * traceback of Python that it did not ignore; else the last line that is neither blank, nor of that
- * banner, nor of a crash handler's stack; else the last of those that holds a word. {.len = 0} when
- * there is none.
+ * Returns the line that names the cause, without white space around it. In order of preference:
+ * 1. the exception of the last Python traceback, unless Python ignored that exception;
+ * 2. the last line that is not blank and belongs to neither a banner nor a crash handler's stack;
+ * 3. the last line that is neither blank nor a ruler.
+ * Returns {.len = 0} if there is none.
  */
 struct hvd_strview hvd_cause_line(struct hvd_strview text);
 
-/* Whether that line is one that the program wrote, and no line of a banner or a crash handler that
- * is given for want of one. */
+/* Returns whether the program itself wrote the line that hvd_cause_line returns. False for a line
+ * of a banner or of a crash handler, which hvd_cause_line returns only if there is no better one.
+ */
 bool hvd_cause_is_told(struct hvd_strview text);
 
 /*
- * The rank that the line blames, where it is the message with which libhorovod ends a job because
- * of another rank: its own failure is the cause then, and this line a consequence. -1: none.
+ * Returns the rank that the line blames, or -1. Only libhorovod's message about a job that another
+ * rank ended blames a rank. The cause is then the failure of that rank; this line is a consequence.
  */
 int64_t hvd_cause_blamed(struct hvd_strview line);
 
 /*
- * The same for a rank that was lost: why, with where it ran in *host (empty where that is not
- * said).
- * {.len = 0} when the line does not say so of any rank.
+ * Returns the reason for which the blamed rank was lost, and stores that rank's host in *host
+ * (empty if the line names none). Returns {.len = 0} if the line does not report a lost rank.
  */
 struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *host);
 
 /*
- * The rank that a tensor waited for until that ended the job, as the line has it: why, with the
- * rank in *rank and where it ran in *host (empty where that is not said); where the tensor waited
- * for several, the first one, and why names all. {.len = 0} when the line does not say so.
+ * For a line about a stalled tensor that ended the job: returns the reason, and stores the rank
+ * that the tensor waited for in *rank and its host in *host (empty if the line names none). If the
+ * tensor waited for several ranks, *rank is the first one and the reason names all. For any other
+ * line returns {.len = 0}.
  */
 struct hvd_strview hvd_cause_awaited(struct hvd_strview line, int64_t *rank,
                                      struct hvd_strview *host);
 
 /*
- * Whether the line blames a rank that called horovod_shutdown while others waited for it; then with
- * where that one ran in *host and the tensor in *tensor, both empty where that is not said.
+ * Returns whether the line blames a rank that called horovod_shutdown while others waited for it.
+ * Stores that rank's host in *host and the tensor in *tensor; each is empty if the line does not
+ * name it.
  */
 bool hvd_cause_left(struct hvd_strview line, struct hvd_strview *host, struct hvd_strview *tensor);
 
-/* Whether the line is the library's log of a rank that was lost: one that ends because of another's
- * end says so, too. */
+/* Returns whether the line is the library's log record of a lost rank. A rank writes that record
+ * also when it ends because of the lost rank. */
 bool hvd_cause_is_log_of_loss(struct hvd_strview line);
 
 #endif

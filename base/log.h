@@ -12,13 +12,13 @@ enum hvd_log_level {
     HVD_LOG_ERROR,
 };
 
-/* One key and its text. Values come from anywhere: the encoder escapes them. Never put secrets. */
+/* One key and its text. Values may hold any bytes: the encoder escapes them. Never put secrets. */
 struct hvd_log_field {
     const char *key;
     const char *value; /* NULL is left out */
 };
 
-/* What a sink receives; all pointers are borrowed for the call. */
+/* The argument of a sink. All pointers are borrowed for the call. */
 struct hvd_log_record {
     enum hvd_log_level level;
     const char *subsystem;
@@ -27,10 +27,11 @@ struct hvd_log_record {
     size_t n_fields;
 };
 
-/* Writes one record; may be called by any thread; must not call back into the code that logs. */
+/* Writes one record. Any thread may call it. It must not call back into the code that logs. */
 typedef void (*hvd_log_sink_fn)(void *ctx, const struct hvd_log_record *record);
 
-/* Where log lines go. Given by the program to each component; a NULL log or sink is silence. */
+/* The destination of log lines. The program gives one to each component; a NULL log or sink drops
+ * all records. */
 struct hvd_log {
     enum hvd_log_level level; /* records below it are dropped before formatting */
     hvd_log_sink_fn sink;
@@ -41,7 +42,8 @@ struct hvd_log {
 void hvd_log(const struct hvd_log *log, enum hvd_log_level level, const char *subsystem,
              const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* Logs a fixed message with fields, for what people search by (job, namespace, host, rank). */
+/* Logs a fixed message with fields, so that people can search logs by job, namespace, host or rank.
+ */
 void hvd_log_fields(const struct hvd_log *log, const struct hvd_log_record *record);
 
 /* HVD_LOG_KV(log, HVD_LOG_INFO, "kube", "watch started", {"resource", "jobs"}, {"from", rv}); */
@@ -55,16 +57,17 @@ void hvd_log_fields(const struct hvd_log *log, const struct hvd_log_record *reco
                                           sizeof(struct hvd_log_field)})
 
 /*
- * The record as one line of key=value pairs with a trailing newline, time in UTC from unix_ns.
- * Writes at most size bytes, terminator included, and returns the length written. Values are quoted
- * where needed; control bytes, quotes and backslashes are escaped, so a line stays a line.
+ * Encodes the record as one line of key=value pairs with a trailing newline, time in UTC from
+ * unix_ns. Writes at most size bytes, terminator included, and returns the length written. Quotes
+ * values where needed, and escapes control bytes, quotes and backslashes, so a record stays on one
+ * line.
  */
 size_t hvd_log_encode(const struct hvd_log_record *record, int64_t unix_ns, char *out, size_t size);
 
 /* A sink that writes such lines to standard error, one write per line. ctx is not used. */
 void hvd_log_stderr(void *ctx, const struct hvd_log_record *record);
 
-/* The level called name ("debug", "info", "warn", "warning", "error"); -1 when there is none. */
+/* Returns the level of that name ("debug", "info", "warn", "warning", "error"), or -1. */
 int hvd_log_level_parse(const char *name);
 
 #endif

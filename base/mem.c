@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A block of no bytes still gets an address of its own. */
+/* An empty block, too, needs an address of its own. */
 static size_t at_least_one(size_t size)
 {
     return size > 0 ? size : 1;
@@ -61,7 +61,7 @@ size_t hvd_page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* All at once: to be given each when it is touched first takes far longer. */
+/* Maps and populates all pages at once, because a page fault for each takes far longer. */
 void *hvd_pages_take(size_t want, size_t *got)
 {
     void *first = mmap(NULL, want * hvd_page_size(), PROT_READ | PROT_WRITE,

@@ -1,6 +1,6 @@
 /*
- * The page is a memfd of the wrapper's. Its seals tell it from any file that the variable might
- * name by mistake: only such a page is mapped and written to.
+ * The page is a memfd that the wrapper creates. The rank maps and writes it only if it has exactly
+ * the wrapper's seals: the variable might name another file by mistake.
  */
 #include "base/rank_state.h"
 
@@ -30,7 +30,7 @@ struct page {
     atomic_int raised;
     atomic_llong warning_ms;
     atomic_llong shutdown_ms;
-    char words[WORDS_MAX]; /* of whoever has raised */
+    char words[WORDS_MAX]; /* the exception of the process in `raised` */
     atomic_uint cause_state;
     char cause[WORDS_MAX];
 };
@@ -141,7 +141,7 @@ const char *hvd_rank_state_words(void)
 
     if (!page)
         return "";
-    page->words[sizeof(page->words) - 1] = '\0'; /* what a rank says is not trusted to be text */
+    page->words[sizeof(page->words) - 1] = '\0'; /* the rank may not have terminated it */
     return page->words;
 }
 
@@ -184,7 +184,7 @@ void hvd_rank_state_set_stall_times(int64_t warning_ms, int64_t shutdown_ms)
     atomic_store(&page->shutdown_ms, shutdown_ms);
 }
 
-/* What a rank says is not trusted to be a time. */
+/* The wrapper does not trust the rank to store a time. */
 static int64_t not_negative(int64_t value)
 {
     return value > 0 ? value : 0;

@@ -1,6 +1,6 @@
 /*
- * Room in a folder for temporary files, looked for before Open MPI misses it: that hangs then, or
- * ends the process with errors of its own. A file is allocated, since only that meets quotas.
+ * Checks the free space for temporary files before Open MPI runs out of it: Open MPI then hangs, or
+ * ends the process with errors of its own. Allocates a file, since only an allocation meets quotas.
  */
 #include "base/room.h"
 
@@ -23,7 +23,7 @@ static bool has_files(const struct statvfs *about)
     return about->f_files == 0 || (geteuid() == 0 ? about->f_ffree : about->f_favail) >= FILES_MIN;
 }
 
-/* For file systems that allocate nothing ahead. */
+/* For file systems that do not support fallocate. */
 static bool has_bytes(const struct statvfs *about, size_t size_bytes)
 {
     return about->f_blocks == 0 ||
@@ -39,7 +39,8 @@ static off_t largest(size_t size_bytes)
                : (off_t)size_bytes;
 }
 
-/* A file that goes with its descriptor. Not every file system has those without a name. */
+/* Opens a file that disappears with its descriptor. Falls back to a named one, because not every
+ * file system supports O_TMPFILE. */
 static int open_unnamed(int folder)
 {
     char name[64];
@@ -50,7 +51,7 @@ static int open_unnamed(int folder)
     (void)snprintf(name, sizeof(name), "horovod-room-%d", (int)getpid());
     fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
-        (void)unlinkat(folder, name, 0); /* at once: little stays of who is killed */
+        (void)unlinkat(folder, name, 0); /* at once, so that a killed process leaves no file */
     return fd;
 }
 

@@ -1,7 +1,7 @@
 /*
- * Pages of equal blocks. A page is aligned to its size, so that a block's address tells its page;
- * blocks that are free hold the address of the next one. Large blocks are the allocator's. With
- * AddressSanitizer what is free is poisoned: errors are found as if every block were malloc's.
+ * A page holds blocks of one size. Pages are aligned to their size, so that a block's address
+ * yields its page. A free block holds the address of the next free one. Large blocks come from
+ * hvd_malloc. With AddressSanitizer free blocks are poisoned, so it finds errors as in malloc's.
  */
 #include "base/slab.h"
 
@@ -34,7 +34,7 @@ struct free_block {
 };
 
 struct hvd_slab_page {
-    struct hvd_slab_page *prev, *next; /* among those of its class with room */
+    struct hvd_slab_page *prev, *next; /* in the list of its class's pages with free blocks */
     struct free_block *free;
     uint32_t n_used;
     uint32_t n_fresh; /* never used yet: at the end */
@@ -79,7 +79,7 @@ static void unlink_page(struct hvd_slab *slab, size_t class, struct hvd_slab_pag
         page->next->prev = page->prev;
 }
 
-/* A page, of as many as the system gives at once. */
+/* Takes one page; asks the system for several at once. */
 static struct hvd_slab_page *take_page(struct hvd_slab *slab)
 {
     char *page;
@@ -106,7 +106,7 @@ static void give_page(struct hvd_slab *slab, struct hvd_slab_page *page)
     slab->_n_fresh = 0;
 }
 
-/* Adds a page to those of the class with room. */
+/* Adds a page to its class's list of pages with free blocks. */
 static struct hvd_slab_page *add_page(struct hvd_slab *slab, size_t class)
 {
     struct hvd_slab_page *page = take_page(slab);
@@ -119,7 +119,7 @@ static struct hvd_slab_page *add_page(struct hvd_slab *slab, size_t class)
     return page;
 }
 
-/* A block of the page, which has room. */
+/* Cuts a block from the page, which must have room. */
 static void *cut(struct hvd_slab_page *page, size_t class)
 {
     const size_t size = (class + 1) * UNIT;

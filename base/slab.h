@@ -5,30 +5,32 @@
 #include <stddef.h>
 
 /*
- * Memory for what stays: many small blocks that live long lie in pages of their own, apart from
- * what requests need for a moment, so that neither leaves holes in the other's memory. Pages come
- * some at a time, and each goes back to the system with its last block. One thread.
+ * An allocator for many small, long-lived blocks. They lie in pages apart from the short-lived
+ * memory of requests, so that neither fragments the other. The slab takes several pages at a time,
+ * and returns each page to the system with its last block. One thread.
  */
 
 #define HVD_SLAB_CLASSES 64
 
-/* Zeroed: empty. Nothing is left of one whose blocks were all given back. */
+/* A zeroed struct is an empty slab. Once all blocks were given back, it holds no memory. */
 struct hvd_slab {
-    struct hvd_slab_page *_partial[HVD_SLAB_CLASSES]; /* pages with room, by the size of blocks */
+    struct hvd_slab_page *_partial[HVD_SLAB_CLASSES]; /* pages with free blocks, by block size */
     char *_fresh;                                     /* pages that were never used */
     size_t _n_fresh;
     size_t _n_used; /* pages with blocks */
 };
 
-/* A block of that size, as aligned as a pointer; without a slab (NULL) the allocator's. NULL: out
- * of memory. */
+/* Returns a block of that size, aligned for a pointer; if slab is NULL, one of hvd_malloc. NULL:
+ * out of memory. */
 void *hvd_slab_take(struct hvd_slab *slab, size_t size);
 
-/* Frees a block of that size, taken from that slab, or without one. A block of NULL is legal. */
+/* Frees a block that hvd_slab_take returned for the same slab (or NULL) and size. block may be
+ * NULL. */
 void hvd_slab_give(struct hvd_slab *slab, void *block, size_t size);
 
-/* Whether memory is gained when the blocks of that size that are like this one are taken anew and
- * then given back, each of which this has to be asked for: another page has room for it. */
+/* Returns whether moving the block would save memory, because another page of its size has a free
+ * block. To compact the slab, ask for each block of that size, and replace those for which this is
+ * true. */
 bool hvd_slab_is_misplaced(const struct hvd_slab *slab, const void *block, size_t size);
 
 #endif

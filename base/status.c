@@ -36,8 +36,8 @@ const char *hvd_status_name(hvd_status_t st)
     return "unknown status";
 }
 
-/* A message is for one line of a terminal or a log, and what it names may come from anybody: blanks
- * stand for white space, question marks for what is not harmless. */
+/* Makes a message safe for one line of a terminal or log, because its parts may come from outside.
+ * Replaces white space by blanks, and harmful characters by question marks. */
 static void make_plain(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {

@@ -5,7 +5,8 @@
 
 /*
  * 0 = done; > 0 = not done yet, not an error; < 0 = failed. One row per code: the enum, the names
- * and the texts come from this table. A code says what the caller can do, not what went wrong.
+ * and the texts come from this table. A code stands for what the caller can do, not for what
+ * failed.
  */
 #define HVD_STATUS_MAP(X)                                                                          \
     X(HVD_OK, 0, "ok")                                                                             \
@@ -72,7 +73,7 @@ void hvd_err_set(struct hvd_err *err, hvd_status_t st, int sys, const char *fmt,
 /* What HVD_WRAP calls. A message too long loses its innermost end, never the context. */
 void hvd_err_wrap(struct hvd_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Forgets what err holds, so that it can be used again. err may be NULL. */
+/* Clears err, so that it can be used again. err may be NULL. */
 void hvd_err_clear(struct hvd_err *err);
 
 #endif

@@ -50,7 +50,7 @@ struct hvd_strview hvd_strview_trim(struct hvd_strview view)
     return view;
 }
 
-/* The digits of text as a number with its sign; false when it is none or does not fit. */
+/* Parses digits with an optional sign. Returns false if the text is no number or does not fit. */
 static bool parse_digits(struct hvd_strview text, int64_t *out)
 {
     bool negative = text.len > 0 && text.data[0] == '-';
@@ -103,22 +103,22 @@ bool hvd_str_equal(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Whether the three bytes are a character that turns the direction of writing. */
+/* Returns whether the three bytes encode a character that changes the direction of writing. */
 static bool is_turn(const unsigned char *c)
 {
     return c[0] == 0xe2 && ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) ||
                             (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
 }
 
-/* Whether no byte of the text is anything but a plain printable one: eight of them at a time, as
- * nearly every text is of that sort. */
+/* Returns whether all bytes are plain printable ones. Tests eight bytes at a time, because nearly
+ * every text is plain and passes here. */
 static bool is_plain(const char *text, size_t len)
 {
     const uint64_t each = UINT64_MAX / 255, high = each * 128;
     uint64_t odd = 0;
 
     for (size_t at = 0; at < len; at += sizeof(odd)) {
-        uint64_t word = each * ' '; /* behind the end of the text, too */
+        uint64_t word = each * ' '; /* blanks fill it behind the end of the text */
 
         memcpy(&word, text + at, len - at < sizeof(word) ? len - at : sizeof(word));
         odd |= word | (word + each) | (word - each * ' ');

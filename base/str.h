@@ -7,13 +7,13 @@
 
 #include "base/status.h"
 
-/* A piece of text that somebody else owns; not terminated. */
+/* A piece of text that its holder borrows; not terminated. */
 struct hvd_strview {
     const char *data;
     size_t len;
 };
 
-/* The view of a terminated string, which must outlive it. */
+/* Returns a view of a terminated string, which must outlive it. */
 struct hvd_strview hvd_strview_of(const char *s);
 
 /* Whether the view holds exactly the string. */
@@ -23,8 +23,8 @@ bool hvd_strview_equal(struct hvd_strview view, const char *s);
 bool hvd_strview_same(struct hvd_strview a, struct hvd_strview b);
 
 /*
- * Cuts the view at the first separator: returns what stands before it and moves *rest behind it.
- * Without a separator returns all and leaves *rest with data == NULL, which ends a loop:
+ * Cuts the view at the first separator: returns the text before it and moves *rest behind it.
+ * Without a separator returns all and sets rest->data to NULL, which ends a loop:
  *     while (rest.data) { struct hvd_strview item = hvd_strview_cut(&rest, ','); ... }
  */
 struct hvd_strview hvd_strview_cut(struct hvd_strview *rest, char separator);
@@ -33,8 +33,8 @@ struct hvd_strview hvd_strview_cut(struct hvd_strview *rest, char separator);
 struct hvd_strview hvd_strview_trim(struct hvd_strview view);
 
 /*
- * A decimal integer, nothing before or behind it, within [min, max]. On failure *out is untouched
- * and err (may be NULL) says what was found and what is allowed: the caller adds the name.
+ * Parses a decimal integer within [min, max]; the text may hold nothing else. On failure leaves
+ * *out alone and fills err (may be NULL) with the text and the range: the caller adds the name.
  */
 hvd_status_t hvd_str_parse_int64(struct hvd_strview text, const int64_t range_min_max[2],
                                  int64_t *out, struct hvd_err *err);
@@ -49,9 +49,9 @@ bool hvd_str_has_suffix(const char *s, const char *suffix);
 bool hvd_str_equal(const char *a, const char *b);
 
 /*
- * Makes a text of others harmless where people read it: question marks stand for control characters
- * but tabs and ends of lines, of one byte and of two in UTF-8, and for those that turn the
- * direction of writing (U+202A to U+202E, U+2066 to U+2069). The length stays.
+ * Makes a text from outside safe to display. Replaces each byte of these characters by a question
+ * mark: control characters but tabs and newlines, of one byte or of two in UTF-8, and those that
+ * change the direction of writing (U+202A to U+202E, U+2066 to U+2069). The length stays.
  */
 void hvd_str_disarm(char *text);
 

@@ -4,12 +4,8 @@
 #include <stddef.h>
 
 /*
- * A text of fixed size that is put together piece by piece, and cut when it is full. It is always
+ * A text of fixed size that callers build piece by piece. It is cut when full, and always
  * terminated.
- *
- *     char out[64];
- *     struct hvd_text text = hvd_text_in(out, sizeof(out));
- *     hvd_text_add(&text, "rank %d", rank);
  */
 struct hvd_text {
     char *out; /* borrowed */
