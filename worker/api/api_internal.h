@@ -7,16 +7,16 @@
 #include "worker/engine/engine.h"
 #include "worker/transport/bootstrap.h"
 
-/* The sets that a job begins with, as horovod_init has them; borrowed. */
+/* The process sets that a job begins with, in the form of horovod_init; borrowed. */
 struct hvd_static_sets {
     const int *ranks;
     const int *sizes;
     int n;
 };
 
-/* What a job begins with; borrowed. */
+/* The arguments of horovod_init or horovod_init_multi_comm; borrowed. */
 struct hvd_api_start {
-    const int *ranks;  /* of all, or of the first communicator: who takes part */
+    const int *ranks;  /* the ranks that take part, of all or of the first communicator */
     int n_ranks;       /* 0: all */
     const void *comms; /* MPI_Comm *: the job, then process sets */
     int n_comms;
@@ -25,70 +25,75 @@ struct hvd_api_start {
 
 /* --- waits.c ---------------------------------------------------------------------------------- */
 
-/* Milliseconds as nanoseconds, of which there are not as many; none for less than 0. */
+/* Converts milliseconds to nanoseconds, clamped to what an int64_t holds with a margin; 0 for a
+ * negative timeout. */
 int64_t hvd_api_timeout_ns(int64_t timeout_ms);
 
 /* --- lifecycle.c ------------------------------------------------------------------------------ */
 
-/* Begins a job, as horovod_init does. */
+/* Begins a job, as horovod_init does: returns false on failure, logs the reason and keeps it. */
 bool hvd_api_init(const struct hvd_api_start *from);
 
-/* Keeps the job from ending and returns how its ranks have found each other, NULL when none runs;
- * to be followed by hvd_api_unlock_job in both cases. */
+/* Keeps the job from ending. Returns the bootstrap by which its ranks found each other, or NULL if
+ * no job runs. Call hvd_api_unlock_job in both cases. */
 struct hvd_bootstrap *hvd_api_lock_job(void);
 
 /* Lets the job end again. */
 void hvd_api_unlock_job(void);
 
 /*
- * The engine, which stays until hvd_api_exit; NULL when there is none, and then leave must not be
- * called. is_running: also NULL when the engine was shut down.
+ * Returns the engine, which stays valid until hvd_api_exit; NULL if there is none, and then the
+ * caller must not call hvd_api_exit. is_running: returns NULL also when the engine was shut down.
  */
 struct hvd_engine *hvd_api_enter(bool is_running);
 
 /* Ends what hvd_api_enter began. */
 void hvd_api_exit(void);
 
-/* Telemetry of the engine that was entered, and its log, until hvd_api_exit. */
+/* Returns the telemetry of the entered engine, and stores its log in *log; both are valid until
+ * hvd_api_exit. */
 struct hvd_telemetry *hvd_api_telemetry(const struct hvd_log **log);
 
-/* Whether process sets may be added and removed; else says how to have that. */
+/* Returns whether process sets may be added and removed. If not, logs which variable allows it. The
+ * engine is entered. */
 bool hvd_api_allows_set_changes(void);
 
 /* --- forked.c: what takes no lock, so that a forked process may call it ----------------------- */
 
-/* Has children of fork() marked from now on. HVD_ERR_NOMEM. */
+/* Marks children of fork() from now on. HVD_ERR_NOMEM. */
 hvd_status_t hvd_api_watch_forks(struct hvd_err *err);
 
-/* Where the rank is that children are forked from; NULL: the job has ended. Holds life. */
+/* Stores the place of the rank for children of fork(); NULL: the job has ended. Holds life. */
 void hvd_api_topology_for_children(const struct hvd_topology *topology);
 
-/* Whether this process was forked from one that has used Horovod. */
+/* Returns whether this process was forked from one that has used Horovod. */
 bool hvd_api_is_forked(void);
 
-/* The place of the rank that this process was forked from; false when there was no job. */
+/* Stores the place of the rank that this process was forked from; false if there was no job. */
 bool hvd_api_parents_topology(struct hvd_topology *topology);
 
-/* Why a forked process cannot do anything, into *why. */
+/* Fills *why with the reason why a forked process cannot use Horovod. */
 void hvd_api_explain_fork(struct hvd_err *why);
 
 /* --- started.c -------------------------------------------------------------------------------- */
 
-/* The variable that a rank leaves to the processes that it starts. */
+/* The environment variable by which a rank marks the processes that it starts. */
 #define HVD_API_RANK_PROCESS "HOROVOD_RANK_PROCESS"
 
-/* HVD_ERR_STATE where this process has the place of a rank that has started it and still lives.
- * Holds life. */
+/* Returns HVD_ERR_STATE if a rank that still lives has started this process and passed on its
+ * place. Holds life. */
 hvd_status_t hvd_api_check_started(struct hvd_err *err);
 
-/* From now on processes that this one starts find that it is a rank. Nothing without a launcher.
- * Holds life. */
+/* Marks the processes that this one starts from now on as children of a rank. Does nothing without
+ * a launcher. Holds life. */
 void hvd_api_mark_children(void);
 
 /* --- process_sets.c --------------------------------------------------------------------------- */
 
-/* Agrees with the other ranks about the sets and makes them. HVD_ERR_MISMATCH when they differ;
- * else as hvd_engine_add_set. */
+/*
+ * Agrees with the other ranks about the sets and creates them. HVD_ERR_MISMATCH when the ranks pass
+ * different numbers of sets; else as hvd_engine_add_set.
+ */
 hvd_status_t hvd_api_add_sets(struct hvd_engine *engine, const struct hvd_static_sets *sets,
                               struct hvd_err *err);
 
@@ -103,7 +108,7 @@ horovod_status_t hvd_api_not_initialized(horovod_error_t *err);
 
 /* --- log.c ------------------------------------------------------------------------------------ */
 
-/* A log to standard error from `level` on; hides_time leaves the time out of its lines. */
+/* Returns a log to standard error from `level` on; hides_time omits the time from its lines. */
 struct hvd_log hvd_api_log(enum hvd_log_level level, bool hides_time);
 
 #endif

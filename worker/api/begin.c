@@ -1,7 +1,7 @@
 /*
- * From nothing to a job that runs: settings, the other ranks, transports, engine. One thread at a
- * time. What can fail on one rank alone is done before the ranks tell each other how it went, so
- * that all of them fail, with the reason of the one that could not.
+ * Starts a job: settings, the other ranks, transports, engine. One thread at a time. Each rank
+ * first does what can fail on it alone. Then the ranks exchange their status, so that all of them
+ * fail with the reason of the failed one.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -18,12 +18,12 @@
 #define GRACE_NS 300000000
 #define NS_PER_MS 1000000
 
-/* A job on its way. */
+/* The state of a job that starts. */
 struct start {
     struct hvd_settings settings;
-    struct hvd_bootstrap_sets given_sets; /* process sets that were given as groups; owned */
-    cpu_set_t before;                     /* where this thread ran */
-    bool is_bound;                        /* and does not while threads are made */
+    struct hvd_bootstrap_sets given_sets; /* process sets from MPI communicators; owned */
+    cpu_set_t before;                     /* the CPUs on which this thread could run */
+    bool is_bound;                        /* this thread runs on one core while it creates others */
     struct hvd_transport *transport;      /* the engine takes it */
 };
 
@@ -53,7 +53,7 @@ static void remark(void *ctx, const char *name, const char *why)
     hvd_log(ctx, HVD_LOG_INFO, "api", "%s has no effect: %s", name, why);
 }
 
-/* Has the threads that are made next run on this rank's core. */
+/* Binds this thread to this rank's core, so that the threads that it creates inherit that core. */
 static hvd_status_t bind_to_core(struct start *s, int local_rank, struct hvd_err *err)
 {
     const struct hvd_settings *settings = &s->settings;
@@ -111,7 +111,7 @@ static hvd_status_t create_telemetry(const struct hvd_settings *settings,
     return hvd_telemetry_create(&options, &job->telemetry, err);
 }
 
-/* Rank 0 decides for all. */
+/* Only rank 0 tunes, for all ranks. */
 static hvd_status_t create_autotune(const struct hvd_settings *settings,
                                     const struct hvd_topology *topology, struct hvd_job *job,
                                     struct hvd_err *err)
@@ -133,7 +133,7 @@ static hvd_status_t create_autotune(const struct hvd_settings *settings,
                : HVD_OK;
 }
 
-/* What the environment says. */
+/* Reads the settings from the environment. */
 static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
     static const struct hvd_lookup environment = {.get = look_up, .provider = hvd_providers_of};
@@ -149,7 +149,8 @@ static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct h
     return HVD_OK;
 }
 
-/* From here on it is watched who comes; st: how it went so far, and how it goes on. */
+/* Creates the bootstrap, which from here on tracks the arrival of the ranks. st is the status so
+ * far; returns it, or the bootstrap's failure. */
 static hvd_status_t create_bootstrap(const struct hvd_api_start *from, hvd_status_t st,
                                      const struct start *s, struct hvd_job *job,
                                      struct hvd_err *err)
@@ -173,7 +174,7 @@ static hvd_status_t create_bootstrap(const struct hvd_api_start *from, hvd_statu
     return st == HVD_OK ? made : st;
 }
 
-/* All that this rank can fail in alone, now that it knows its place. */
+/* Does the rest of what can fail on this rank alone, now that it knows its place. */
 static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
     const struct hvd_topology *topology = &job->bootstrap->transport->topology;
@@ -186,8 +187,8 @@ static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err
     return st;
 }
 
-/* Settings that make the ranks do different things if they differ. The others are rank 0's, or
- * each rank's own. */
+/* Compares the settings that have to be the same on all ranks. Rank 0 decides the others, or each
+ * rank sets its own. */
 static hvd_status_t agree_on_settings(struct hvd_bootstrap *b, const struct hvd_settings *s,
                                       struct hvd_err *err)
 {
@@ -216,7 +217,8 @@ static hvd_status_t agree_on_settings(struct hvd_bootstrap *b, const struct hvd_
                     "mpirun -x do");
 }
 
-/* When a rank counts as silent has to be the same for those who ask and those who answer. */
+/* Adopts the stall times of rank 0, because the rank that probes and the rank that answers must
+ * agree on them. */
 static hvd_status_t adopt_stall_times(struct hvd_bootstrap *b, struct hvd_settings *s,
                                       struct hvd_err *err)
 {
@@ -230,14 +232,14 @@ static hvd_status_t adopt_stall_times(struct hvd_bootstrap *b, struct hvd_settin
     return HVD_OK;
 }
 
-/* What is done together with the other ranks, in a thread that may be left behind. */
+/* The arguments of the steps with the other ranks. They run in a thread that may be abandoned. */
 struct meeting {
     struct hvd_bootstrap *bootstrap;
     struct hvd_settings settings;
     struct hvd_log log;
-    hvd_status_t status;                  /* how it went here so far ... */
+    hvd_status_t status;                  /* of this rank so far ... */
     struct hvd_err why;                   /* ... and why */
-    struct hvd_bootstrap_sets given_sets; /* what comes of it */
+    struct hvd_bootstrap_sets given_sets; /* the result */
     struct hvd_transport *transport;
 };
 
@@ -265,7 +267,7 @@ static hvd_status_t share_memory(void *ctx, struct hvd_err *err)
     return hvd_hybrid_create(m->bootstrap->transport, &hybrid, &m->transport, err);
 }
 
-/* The ranks agree, or the job ends before it began: on all of them. */
+/* Agrees with the other ranks. On failure the job ends before it began, on all ranks. */
 static hvd_status_t settle(struct meeting *m, struct start *s, struct hvd_err *err)
 {
     struct hvd_bootstrap *b = m->bootstrap;
@@ -288,15 +290,15 @@ static hvd_status_t settle(struct meeting *m, struct start *s, struct hvd_err *e
     return st;
 }
 
-/* All that takes the other ranks, once they are found: agreement, shared memory, and that all have
- * it. st: how it went here so far. */
+/* Does the steps that need the other ranks, once they are found: agreement, shared memory, and the
+ * confirmation that all have it. st is the status of this rank so far. */
 static hvd_status_t join_others(hvd_status_t st, struct start *s, struct hvd_job *job,
                                 struct hvd_err *err)
 {
     struct hvd_bootstrap *b = job->bootstrap;
     struct meeting *m = hvd_calloc(1, sizeof(*m));
 
-    if (!m) /* nobody else is told: they see that this rank does not come */
+    if (!m) /* the others only notice that this rank does not come */
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a job");
     m->bootstrap = b;
     m->settings = s->settings;
@@ -314,7 +316,8 @@ static hvd_status_t join_others(hvd_status_t st, struct start *s, struct hvd_job
     return st == HVD_OK ? b->ops->finish(b, err) : st;
 }
 
-/* The ranks that take part; st: how it went here so far. All of them go on, or none. */
+/* Finds the ranks that take part, and continues with them. st is the status of this rank so far.
+ * Either all of them succeed, or none. */
 static hvd_status_t meet(hvd_status_t st, struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
     const hvd_status_t met = job->bootstrap->ops->join(job->bootstrap, st == HVD_OK ? err : NULL);
@@ -326,7 +329,7 @@ static hvd_status_t meet(hvd_status_t st, struct start *s, struct hvd_job *job, 
     return join_others(st, s, job, err);
 }
 
-/* After which there is nothing left to fail but memory. */
+/* Creates the engine. Afterwards only memory can run out. */
 static hvd_status_t start_engine(const struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
     const struct hvd_settings *settings = &s->settings;
@@ -347,7 +350,8 @@ static hvd_status_t start_engine(const struct start *s, struct hvd_job *job, str
     return hvd_engine_create(s->transport, &options, &job->engine, err);
 }
 
-/* The ranks agree on the process sets to begin with; without that the job ends before it began. */
+/* Agrees with the other ranks on the process sets to begin with. On failure the job ends before it
+ * began. */
 static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
                           const struct hvd_static_sets *sets, struct hvd_err *err)
 {
@@ -361,7 +365,7 @@ static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
         return HVD_OK;
     job->bootstrap->ops->keep(job->bootstrap); /* so that the program may try again */
     hvd_status_t ended = hvd_engine_shutdown(job->engine, NULL);
-    (void)ended; /* the first failure says more */
+    (void)ended; /* the first failure is the cause */
     return st;
 }
 

@@ -5,7 +5,7 @@
 #include "worker/autotune/autotune.h"
 #include "worker/transport/bootstrap.h"
 
-/* A job in this process. It stays where it is while it runs: its parts know the log by address. */
+/* A job in this process. It must not move while it runs: its parts hold the address of the log. */
 struct hvd_job {
     struct hvd_engine *engine;       /* owned; NULL: none */
     struct hvd_telemetry *telemetry; /* owned; outlives the engine */
@@ -16,10 +16,9 @@ struct hvd_job {
 };
 
 /*
- * Begins a job, empty before. Collective over the ranks that take part. The failure of one rank is
- * that of all: HVD_ERR_INVALID for arguments and settings, HVD_ERR_MISMATCH when the ranks differ,
- * HVD_ERR_STATE for what the ranks find each other by, HVD_ERR_NOMEM, HVD_ERR_SYSTEM. The job is
- * empty then.
+ * Begins a job, which must be empty. Collective over the ranks that take part. If one rank fails,
+ * all fail: HVD_ERR_INVALID for arguments and settings, HVD_ERR_MISMATCH when the ranks differ,
+ * HVD_ERR_STATE when MPI cannot be used, HVD_ERR_NOMEM, HVD_ERR_SYSTEM. The job is empty then.
  */
 hvd_status_t hvd_api_begin(struct hvd_job *job, const struct hvd_api_start *from,
                            struct hvd_err *err);

@@ -1,6 +1,6 @@
 /*
- * The exported collectives: check the program's arguments, hand them to the engine, convert what
- * comes back. Any thread.
+ * The exported collectives. They check the program's arguments, submit them to the engine, and
+ * convert its results. Any thread.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,28 +12,28 @@
 #define BARRIER_NAME "barrier.noname"
 #define MADE_NAME_MAX 96
 
-/* The first version of the description ended here; what follows was added. */
+/* The first version of the description ended here; later versions added the fields behind. */
 #define TENSOR_SIZE_MIN offsetof(horovod_tensor_t, prescale_factor)
 
-/* A call on its way to the engine. */
+/* A call of a collective. */
 struct call {
     enum hvd_op op;
     const void *input;
     void *output;
-    const horovod_tensor_t *tensor; /* of a barrier: process_set alone; NULL: of all, and a join */
+    const horovod_tensor_t *tensor; /* barrier: process_set alone; NULL: all ranks, or a join */
 };
 
-/* What a call becomes; the submission borrows from the rest. */
+/* A call as a submission, which borrows from the other fields. */
 struct prepared {
     struct hvd_submission submission;
     struct hvd_completion completion;
-    bool is_known;   /* operation, name and process set can be told, whatever else is wrong */
-    bool is_unnamed; /* gets a name once all is checked */
+    bool is_known;   /* operation, name and process set are known, whatever else is wrong */
+    bool is_unnamed; /* gets a name once all arguments were checked */
     char name[MADE_NAME_MAX];
     int64_t *splits; /* owned */
 };
 
-/* Copies a description of any size. */
+/* Copies a description of any size, and zeroes the fields that it lacks. */
 static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t *out,
                                 struct hvd_err *err)
 {
@@ -49,8 +49,8 @@ static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t
     return HVD_OK;
 }
 
-/* Fields that this library does not know must be zero: they would request something it cannot do.
- * given: the caller's description, whose memory ends behind its size. */
+/* Rejects fields that this library does not know unless they are zero: it cannot do what they ask
+ * for. given: the caller's description, whose memory ends behind its size. */
 static hvd_status_t check_fields(const horovod_tensor_t *given, const horovod_tensor_t *tensor,
                                  struct hvd_err *err)
 {
@@ -69,10 +69,9 @@ static hvd_status_t check_fields(const horovod_tensor_t *given, const horovod_te
     return HVD_OK;
 }
 
-/* --- Tensors that nobody waits for -------------------------------------------------------------
- */
+/* --- Tensors with a callback instead of a wait ------------------------------------------------ */
 
-/* Calls the program's function. */
+/* Calls the program's function `done`. */
 static void call_done(const struct hvd_completion *self, hvd_status_t status, const char *message,
                       struct horovod_output *output)
 {
@@ -81,7 +80,7 @@ static void call_done(const struct hvd_completion *self, hvd_status_t status, co
     done(self->context, hvd_api_status(status, NULL, NULL), message, output);
 }
 
-/* What the program has called for the tensor, into *room; NULL: nothing. */
+/* Stores the program's callbacks for the tensor in *room and returns it; NULL: there are none. */
 static const struct hvd_completion *completion_of(const horovod_tensor_t *t,
                                                   struct hvd_completion *room)
 {
@@ -94,7 +93,7 @@ static const struct hvd_completion *completion_of(const horovod_tensor_t *t,
     return room;
 }
 
-/* Whether nobody waits for a call. */
+/* Returns whether a call has a `done` function instead of a wait. */
 static bool has_done(const struct call *call)
 {
     const size_t size = offsetof(horovod_tensor_t, done) + sizeof(call->tensor->done);
@@ -109,9 +108,9 @@ static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
                                     [HVD_REDUCESCATTER] = "reducescatter"};
 
 /*
- * Names a tensor that has no name: the nth of its operation and process set, so that ranks agree,
- * also when some of them are in sets where others are not. What is refused is counted as well: the
- * same call on the other ranks has that name.
+ * Names a tensor without a name by its number within its operation and process set. So ranks agree
+ * on the name, also when some of them are in sets where others are not. Refused calls count as
+ * well, because the same call on the other ranks has that name.
  */
 static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
 {
@@ -125,14 +124,14 @@ static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
     req->name = hvd_strview_of(p->name);
 }
 
-/* A group on its way to the engine. */
+/* A tensor's place in a group. */
 struct index_in_group {
     uint32_t i;
     uint32_t n;
-    uint64_t *number; /* of the group among those with tensors without names; 0: none yet */
+    uint64_t *number; /* of the group among those with unnamed tensors; 0: none yet */
 };
 
-/* Names one of a group that has no name, by the number of the group and its index in it. */
+/* Names a tensor of a group that has no name, by the number of the group and its index in it. */
 static void name_unnamed_of_group(struct hvd_engine *engine, struct prepared *p,
                                   struct index_in_group self)
 {
@@ -153,7 +152,8 @@ static double factor(double given)
     return given < 0 || given > 0 || given != given ? given : 1;
 }
 
-/* The public description as a request, without what does not belong to the operation. */
+/* Converts the public description to a request, without the fields that the operation does not use.
+ */
 static hvd_status_t make_request(enum hvd_op op, const horovod_tensor_t *t, int size,
                                  struct hvd_request *req, struct hvd_err *err)
 {
@@ -166,13 +166,14 @@ static hvd_status_t make_request(enum hvd_op op, const horovod_tensor_t *t, int 
     req->prescale = reduces ? factor(t->prescale_factor) : 1;
     req->postscale = reduces ? factor(t->postscale_factor) : 1;
     req->ndim = t->ndim;
-    /* Of a shape with too many dimensions nothing is read: it is refused right below. */
+    /* Does not read a shape with too many dimensions: the check below rejects it. */
     for (int i = 0; i < t->ndim && t->ndim <= HVD_NDIM_MAX; i++)
         req->shape[i] = t->shape[i];
     return hvd_request_check(req, size, err);
 }
 
-/* Whether two stretches of memory share bytes; those that begin together are one and the same. */
+/* Returns whether two ranges of memory overlap in part. Ranges that begin at the same address do
+ * not. */
 static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a;
@@ -207,7 +208,7 @@ static hvd_status_t check_memory(const struct call *call, const struct hvd_reque
     return HVD_OK;
 }
 
-/* The rank of this process in the set that the tensor names. */
+/* Finds the place of this process in the set that the tensor names. */
 static hvd_status_t find_self(struct hvd_engine *engine, const struct call *call, int set,
                               struct hvd_self *self, struct hvd_err *err)
 {
@@ -236,7 +237,8 @@ static hvd_status_t prepare_splits(struct prepared *p, const horovod_tensor_t *t
                                 err);
 }
 
-/* What the call is about, as far as it can be told; *t is its description. p is zero. */
+/* Finds operation, name and process set of the call, as far as its description is readable, and
+ * copies the description to *t. Overwrites *p. */
 static hvd_status_t identify(const struct call *call, struct prepared *p, horovod_tensor_t *t,
                              struct hvd_err *err)
 {
@@ -257,7 +259,7 @@ static hvd_status_t identify(const struct call *call, struct prepared *p, horovo
             req->name =
                 (struct hvd_strview){.data = t->name, .len = strnlen(t->name, HVD_NAME_MAX + 1)};
         else
-            req->name = hvd_strview_of("unnamed"); /* until then */
+            req->name = hvd_strview_of("unnamed"); /* until it gets one */
         p->is_unnamed = !t->name;
     }
     p->submission.completion = completion_of(t, &p->completion);
@@ -294,7 +296,7 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
     return st;
 }
 
-/* Checks a call. p->splits is to be freed, also on failure. */
+/* Checks a call. The caller frees p->splits, also on failure. */
 static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, struct prepared *p,
                             struct hvd_err *err)
 {
@@ -313,8 +315,8 @@ static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, 
     return st;
 }
 
-/* The other ranks hear of a call that was refused here: they would wait for it. Not of a join,
- * which may still come: what ends the job is that there is no memory for one. */
+/* Announces a refused call to the other ranks, which would wait for it. A join may still follow, so
+ * only a lack of memory for it is announced; that ends the job. */
 static void announce_refused(struct hvd_engine *engine, const struct prepared *p, hvd_status_t st,
                              const char *reason)
 {
@@ -324,7 +326,7 @@ static void announce_refused(struct hvd_engine *engine, const struct prepared *p
                                                         .reason = reason});
 }
 
-/* Checks and submits. The engine is entered. */
+/* Checks and submits a call. The engine is entered. */
 static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
                            int64_t *handle, struct hvd_err *err)
 {
@@ -341,15 +343,15 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
     return st;
 }
 
-#define GROUP_ON_STACK 32 /* tensors that need no memory to be recognised */
+#define GROUP_ON_STACK 32 /* tensors that need no allocation */
 
 /* A group of calls of one kind. */
 struct group {
     enum hvd_op op;
     int n;
-    bool is_empty; /* to be refused: a group without tensors, of which the one has the name */
+    bool is_empty; /* a refused group without tensors; tensors[0] holds its name */
     const void *const *inputs;
-    void *const *outputs; /* NULL where the library makes them */
+    void *const *outputs; /* NULL if the library allocates them */
     const horovod_tensor_t *const *tensors;
 };
 
@@ -361,7 +363,7 @@ static struct call call_of(const struct group *g, int i)
                          .tensor = g->tensors[i]};
 }
 
-/* The same for all of a group. *number: see index_in_group. Takes no memory. */
+/* announce_refused() for all tensors of a group. *number: see index_in_group. Allocates nothing. */
 static void announce_group_refused(struct hvd_engine *engine, const struct group *g,
                                    uint64_t *number, hvd_status_t st, const char *reason)
 {
@@ -378,7 +380,7 @@ static void announce_group_refused(struct hvd_engine *engine, const struct group
     }
 }
 
-/* Checks all of a group, then submits it. The engine is entered. */
+/* Checks all tensors of a group, then submits them. The engine is entered. */
 static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *g,
                                  horovod_handle_t *handles, struct hvd_err *err)
 {
@@ -414,8 +416,8 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     return st;
 }
 
-/* What the engine may expect, as it is described; false: a description of another version, one
- * without a name, and one that is wrong, which go the long way. */
+/* Describes an allreduce in the form that the engine compares with expected ones. Returns false for
+ * a description of another version, without a name, or with errors: those take the slow path. */
 static bool describe(const struct call *call, struct hvd_described *out,
                      struct hvd_completion *room)
 {
@@ -442,7 +444,8 @@ static bool describe(const struct call *call, struct hvd_described *out,
     return true;
 }
 
-/* Submits an allreduce that the engine expects; false: nothing was done. */
+/* Submits an allreduce that the engine expects. Returns false, without an effect, if it does not.
+ */
 static bool submit_expected(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
                             int64_t *handle)
 {
@@ -455,7 +458,7 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
     return hvd_engine_submit_expected(engine, &described, handle);
 }
 
-/* The same for a group. One tensor is no group to the engine. */
+/* submit_expected() for a group. The engine does not treat one tensor as a group. */
 static bool submit_expected_group(struct hvd_engine *engine, const struct group *g,
                                   int64_t *handles)
 {
@@ -482,7 +485,8 @@ static bool submit_expected_group(struct hvd_engine *engine, const struct group 
     return is_one;
 }
 
-/* The other ranks hear of a call that nobody has looked at, if they can. The engine is entered. */
+/* Announces a call that was refused before any check to the other ranks, if its description is
+ * readable. The engine is entered. */
 static void announce_call_refused(struct hvd_engine *engine, const struct call *call,
                                   const char *reason)
 {
@@ -509,7 +513,7 @@ static horovod_status_t refuse_to_wait(const struct call *call, const char *reas
     return hvd_api_status(HVD_ERR_INVALID, &why, err);
 }
 
-/* Submits a call that is not expected. The engine is entered; leaves it. */
+/* Submits a call that the engine does not expect. The engine is entered; leaves it. */
 static horovod_status_t run_unexpected(struct hvd_engine *engine, const struct call *call,
                                        horovod_handle_t *handle, horovod_error_t *err)
 {
@@ -542,8 +546,8 @@ static horovod_status_t run_async(const struct call *call, horovod_handle_t *han
     return run_with_handle(call, handle || !has_done(call) ? handle : &nobodys, err);
 }
 
-/* Submits and waits, so long at most; -1: until it has ended. *handle as horovod_allreduce_for has
- * it, outcome as hvd_engine_wait_for. */
+/* Submits and waits for timeout_ns at most; -1: until the end. Sets *handle as
+ * horovod_allreduce_for does, and *outcome as hvd_engine_wait_for. */
 static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
                                 horovod_handle_t *handle, struct hvd_outcome *outcome,
                                 horovod_error_t *err)
@@ -570,7 +574,7 @@ static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
     return hvd_api_status(st, &why, err);
 }
 
-/* run_for() for what the library makes the output of. output may be NULL. */
+/* run_for() for collectives whose output the library allocates. output may be NULL. */
 static horovod_status_t run_output_for(const struct call *call, int64_t timeout_ns,
                                        horovod_handle_t *handle, struct horovod_output **output,
                                        horovod_error_t *err)
@@ -584,7 +588,7 @@ static horovod_status_t run_output_for(const struct call *call, int64_t timeout_
     return status;
 }
 
-/* Submits and waits. */
+/* Submits and waits until the end. */
 static horovod_status_t run(const struct call *call, struct hvd_outcome *outcome,
                             horovod_error_t *err)
 {
@@ -593,7 +597,7 @@ static horovod_status_t run(const struct call *call, struct hvd_outcome *outcome
     return run_for(call, -1, &handle, outcome, err);
 }
 
-/* The same where the library makes the output. */
+/* run() for collectives whose output the library allocates. */
 static horovod_status_t run_output(const struct call *call, struct horovod_output **output,
                                    horovod_error_t *err)
 {
@@ -627,7 +631,7 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
     return hvd_api_status(st, &why, err);
 }
 
-/* The collective of that name; false: there is none. */
+/* Finds the collective of that name; false if there is none. */
 static bool find_word(const char *collective, enum hvd_op *out)
 {
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -639,7 +643,7 @@ static bool find_word(const char *collective, enum hvd_op *out)
     return false;
 }
 
-/* As much of a reason as the others get, in one line. */
+/* Copies a reason, cut to the size that the other ranks receive, as one line. */
 static void copy_reason(const char *reason, char *out, size_t size)
 {
     snprintf(out, size, "%s", reason);

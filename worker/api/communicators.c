@@ -1,6 +1,6 @@
 /*
- * The exported functions that speak of MPI communicators. No MPI type is named: a communicator
- * comes as a pointer to where the program has it, or as the pointer that it is in Open MPI.
+ * The exported functions that take MPI communicators. They name no MPI type: a communicator arrives
+ * as a pointer to the program's variable, or as the pointer that it is in Open MPI.
  */
 #include <string.h>
 
@@ -18,12 +18,13 @@ bool horovod_init_multi_comm(const void *comms, int n_comms, const int *process_
                                 .sets = {process_set_ranks, process_set_sizes, n_process_sets}});
 }
 
-/* The set of exactly these ranks; or an error. */
+/* Returns the set of exactly these ranks, or an error. */
 static int find_set(struct hvd_engine *engine, const int *wanted, int n, int *room)
 {
     const int size = hvd_engine_topology(engine)->size;
 
-    /* Numbers have gaps where sets were removed: so many may have to be looked at. */
+    /* Removed sets leave gaps in the numbers, so this continues until it has seen as many sets as
+     * exist. */
     for (uint32_t id = 0, n_seen = 0; n_seen < (uint32_t)hvd_engine_sets(engine, NULL, 0); id++) {
         const int n_ranks = hvd_engine_set_ranks(engine, id, room, size);
         if (n_ranks < 0)
@@ -35,7 +36,8 @@ static int find_set(struct hvd_engine *engine, const int *wanted, int n, int *ro
     return HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
 }
 
-/* The number of the set whose members, in order, are those of the communicator. */
+/* Returns the number of the set whose members, in order, are those of the communicator, or an
+ * error. */
 static int find_comm(struct hvd_engine *engine, const struct hvd_transport *mpi, const void *comm)
 {
     const size_t size = (size_t)hvd_engine_topology(engine)->size;

@@ -1,6 +1,7 @@
 /*
- * The errors of process sets as data, as Horovod exports them: for callers that read symbols and no
- * header (ctypes). The header has them as an enumeration of the same names, so it is not included.
+ * Exports the errors of process sets as data, as Horovod does, for callers that read symbols and no
+ * header (ctypes). Does not include the public header, which defines an enumeration of the same
+ * names.
  */
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,5 +1,5 @@
 /*
- * Statuses and messages as the public header has them. Any thread, no state.
+ * Converts internal statuses and messages to those of the public header. Any thread, no state.
  */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /*
- * What this library was built with, and the numbers behind the names of the public header.
+ * The features that this library was built with, and the values of the reductions.
  */
 #include <horovod/horovod.h>
 

@@ -1,9 +1,9 @@
 /*
- * What becomes of the library in a child of fork(). The child has the memory of a rank and none of
- * its threads, and locks may be held by threads that are not there; MPI and the shared memory are
- * the parent's. So the child is no part of the job: every function returns at once, without taking
- * a lock, and says why; who it came from can still be asked. The handler sets a flag and does
- * nothing else, as is all that is allowed there. Not run for vfork and posix_spawn.
+ * The library in a child of fork(). The child has the memory of a rank and none of its threads.
+ * Threads that do not exist there may hold locks, and MPI and the shared memory are the parent's.
+ * So the child is no part of the job: every function returns at once, without taking a lock, with
+ * the reason. Only the parent's place can still be queried. The fork handler sets a flag and does
+ * nothing else, since hardly anything is allowed there. vfork and posix_spawn do not run it.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
 /*
- * Who this process is in the job: constants from horovod_init on. Any thread.
+ * The place of this process in the job: constant from horovod_init on. Any thread.
  */
 #include "worker/api/api_internal.h"
 
-/* The topology into *out; false when not initialised. */
+/* Stores the topology in *out; false when not initialised. */
 static bool get_topology(struct hvd_topology *out)
 {
     if (hvd_api_is_forked())

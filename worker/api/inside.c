@@ -1,14 +1,14 @@
 /*
- * Who is inside the library, so that what is replaced is not freed under anybody's feet. Going in
- * and out is for every call, waiting for others to leave for every horovod_init: so the first costs
- * no atomic operation, and the second a system call that has a fence executed by all threads.
+ * Tracks which threads are inside the library, so that no thread frees an object that another one
+ * uses. Every call enters and leaves, but only horovod_init waits for others to leave. So entering
+ * costs no atomic operation, and waiting costs a system call that executes a fence in all threads.
  *
  *     visitor:  depth++;  (no fence)  read the pointer      leaver:  depth--
  *     host:     replace the pointer;  membarrier;           wait until each depth was 0 once
  *
- * A visitor that has read the old pointer has raised its depth before, and the host sees that
- * behind the membarrier. Where the kernel has no membarrier, visitors do the fence themselves.
- * Visitors are of a thread, and when it ends of another one; they are never freed before the
+ * A visitor that has read the old pointer has incremented its depth before, and the host sees that
+ * behind the membarrier. Without membarrier in the kernel, visitors execute the fence themselves. A
+ * visitor belongs to one thread; another thread reuses it later. Visitors are freed only when the
  * library is unloaded.
  */
 #include "worker/api/inside.h"
@@ -29,7 +29,7 @@
 struct visitor {
     struct visitor *next; /* constant once it is in the list */
     atomic_bool is_taken; /* by a thread */
-    atomic_uint depth;    /* changed by that thread alone; by several: of `others` */
+    atomic_uint depth;    /* changed by that thread alone; that of `others` by several */
     char apart[LINE - sizeof(void *) - 2 * sizeof(unsigned)];
 };
 
@@ -41,12 +41,12 @@ static bool has_key;
 static bool has_membarrier; /* constant after once */
 static _Thread_local struct visitor *self;
 
-/* The thread ends. */
+/* Releases the visitor of a thread that ends. */
 static void let_go(void *visitor)
 {
     struct visitor *v = visitor;
 
-    self = &others; /* destructors of others may come in after this one */
+    self = &others; /* destructors of other libraries may enter after this one */
     atomic_store_explicit(&v->is_taken, false, memory_order_release);
 }
 
@@ -56,7 +56,7 @@ static void begin(void)
     has_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* The library is unloaded: nobody is inside. */
+/* Runs when the library is unloaded, and no thread is inside. */
 __attribute__((destructor)) static void end(void)
 {
     if (has_key)
@@ -69,7 +69,7 @@ __attribute__((destructor)) static void end(void)
     atomic_store(&all, &others);
 }
 
-/* A visitor for this thread: one that another thread has left, or a new one. */
+/* Returns a visitor for this thread: a released one or a new one; NULL if out of memory. */
 static struct visitor *take(void)
 {
     struct visitor *v = atomic_load_explicit(&all, memory_order_acquire);
@@ -114,7 +114,7 @@ void hvd_inside_enter(void)
     if (has_membarrier)
         atomic_signal_fence(memory_order_seq_cst);
     else
-        atomic_fetch_add(&v->depth, 0); /* a fence, as sanitizers know it */
+        atomic_fetch_add(&v->depth, 0); /* a fence that sanitizers recognise */
 }
 
 void hvd_inside_exit(void)

@@ -1,16 +1,17 @@
 #ifndef HVD_WORKER_API_INSIDE_H
 #define HVD_WORKER_API_INSIDE_H
 
-/* Who uses what can be replaced; see inside.c. */
+/* Tracks the threads that use objects which another thread may replace; see inside.c. */
 
-/* This thread reads the pointers to what is to stay until it leaves. May be nested. */
+/* Call it before reading pointers to such objects: they stay valid until hvd_inside_exit. May be
+ * nested. */
 void hvd_inside_enter(void);
 
-/* It uses them no more. */
+/* Ends the use of them. */
 void hvd_inside_exit(void);
 
-/* Returns once everybody who was inside at the call, and may have read pointers that have been
- * replaced before, has left. The caller is not inside. */
+/* Waits for the threads that were inside at the call, since they may hold pointers that were
+ * replaced before it. The caller must not be inside. */
 void hvd_inside_drain(void);
 
 #endif

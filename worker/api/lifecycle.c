@@ -1,7 +1,7 @@
 /*
- * Start and end of the job in this process. One job at most. It outlives its shutdown, so that
- * threads that wait can still read how their tensors ended; the next horovod_init replaces it, once
- * nobody is inside any more (inside.h). Lock order: `life` before the engine's own.
+ * Start and end of the job in this process. One job at most. A job outlives its shutdown, so that
+ * waiting threads can still read the status of their tensors. The next horovod_init replaces it,
+ * once no thread is inside any more (inside.h). Lock order: `life` before the engine's own.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,8 +15,8 @@
 static struct {
     pthread_mutex_t life;    /* one init or shutdown at a time */
     struct hvd_err init_err; /* guarded by life */
-    /* changed by who holds life; stay while somebody is inside who has read them */
-    struct hvd_job *_Atomic job;       /* what it holds is constant, or looks after itself */
+    /* changed under life; each stays valid while a thread that has read it is inside */
+    struct hvd_job *_Atomic job;       /* its fields are constant, or synchronise themselves */
     struct hvd_engine *_Atomic engine; /* the job's */
     atomic_bool is_running;
 } api = {
@@ -47,10 +47,10 @@ static void destroy_job(struct hvd_job *job)
     hvd_free(job);
 }
 
-/* Replaces the last job. Holds life. */
+/* Publishes a job that runs in place of the last one, and frees that one. Holds life. */
 static void install(struct hvd_job *job)
 {
-    /* The job first: who has read an engine finds its job, or a later one. */
+    /* The job first: a thread that has read an engine then finds its job, or a later one. */
     struct hvd_job *old = atomic_exchange(&api.job, job);
 
     atomic_store(&api.engine, job->engine);
@@ -60,7 +60,7 @@ static void install(struct hvd_job *job)
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
 
-/* From nothing to a job that runs. Holds life. */
+/* Creates and publishes a job. Holds life. */
 static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
 {
     struct hvd_job *job = hvd_calloc(1, sizeof(*job));
@@ -75,7 +75,7 @@ static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
     return st;
 }
 
-/* begin() as a rank, which the wrapper around it and its children know about. Holds life. */
+/* begin() that also reports this rank's phase to its wrapper and marks its children. Holds life. */
 static hvd_status_t join(const struct hvd_api_start *from, struct hvd_err *err)
 {
     hvd_api_mark_children();
@@ -130,7 +130,7 @@ horovod_status_t horovod_init_error(horovod_error_t *err)
     return status;
 }
 
-/* Leaves the job, if there is one; without one, what the ranks find each other by. */
+/* Leaves the job, if one runs; otherwise lets the bootstrap provider clean up. */
 static void leave(bool may_begin_again)
 {
     const struct hvd_bootstrap_provider *provider = hvd_providers_bootstrap();
@@ -156,7 +156,7 @@ static void leave(bool may_begin_again)
         }
         hvd_api_exit();
     } else if (!may_begin_again && provider->leave) {
-        provider->leave(); /* a process that was left out of the job, or may begin another */
+        provider->leave(); /* a process that was no part of the job, or whose job kept MPI */
     }
     pthread_mutex_unlock(&api.life);
 }

@@ -1,6 +1,6 @@
 /*
- * Where the lines of the runtime go: standard error, one write per line, so that the lines of
- * several threads and ranks do not mix. Any thread.
+ * Writes the log of the runtime to standard error, one write per line, so that the lines of several
+ * threads and ranks do not mix. Any thread.
  */
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 
 #define LINE_MAX_BYTES 4096
 
-/* The line without its first pair, the time. */
+/* Writes the line without its first pair, the time. */
 static void write_timeless(void *ctx, const struct hvd_log_record *record)
 {
     char text[LINE_MAX_BYTES];

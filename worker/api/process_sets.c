@@ -1,6 +1,6 @@
 /*
- * Process sets, by Horovod's names. Numbers and errors are plain integers here, as callers through
- * ctypes want them. Any thread.
+ * The exported functions of process sets, with Horovod's names. Numbers and errors are plain
+ * integers here, because callers through ctypes need them. Any thread.
  */
 #include "base/mem.h"
 #include "worker/api/api_internal.h"
@@ -49,7 +49,7 @@ int horovod_remove_process_set(int id)
     return st == HVD_OK ? id : convert(st);
 }
 
-/* This rank in the set, or an error. */
+/* Stores this rank's place in the set in *self, or returns an error. */
 static int find_self(int id, struct hvd_self *self)
 {
     struct hvd_engine *engine = hvd_api_enter(true);
@@ -142,7 +142,7 @@ hvd_status_t hvd_api_add_sets(struct hvd_engine *engine, const struct hvd_static
     for (int i = 0; i < sets->n; i++) {
         struct hvd_err why = {0};
         st = hvd_engine_add_set(engine, ranks, sets->sizes[i], &id, &why);
-        if (st != HVD_OK && st != HVD_ERR_CONFLICT) /* one that there is already is that one */
+        if (st != HVD_OK && st != HVD_ERR_CONFLICT) /* a set that exists already is used as it is */
             return HVD_FAIL(err, st, 0, "process set %d: %s", i + 1, why.msg);
         ranks += sets->sizes[i];
     }

@@ -1,6 +1,6 @@
 /*
- * What this library was built with. Whatever brings another transport, bootstrap or device has a
- * row here, and nothing else of the API names it.
+ * The table of providers that this library was built with. A new transport, bootstrap or device
+ * adds a row here; no other file of the API names it.
  */
 #include "worker/api/providers.h"
 
@@ -12,7 +12,7 @@
 static const char *const moves_host_memory[] = {"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS",
                                                 NULL};
 
-/* Those who can begin a job come first, in the order of preference. */
+/* Providers that can start a job come first, in the order of preference. */
 static const struct hvd_provider providers[] = {
     {.name = "mpi", .bootstrap = &hvd_mpi_bootstrap, .built = 1, .variables = moves_host_memory},
     {.name = "gloo"},

@@ -1,8 +1,8 @@
 /*
- * The settings of the runtime. One table has every variable that is honoured, another every
- * variable of Horovod that means nothing here, and why; docs/environment.md lists both (a test
- * compares). A value that is none is an error that names the variable: running with a default
- * instead would hide a typo. No environment and no log here: both come from the caller.
+ * The settings of the runtime. One table has every variable that is honoured; another has every
+ * variable of Horovod without an effect here, and the reason. docs/environment.md lists both (a
+ * test compares). An invalid value is an error that names the variable, because a silent default
+ * would hide a typo. No environment and no log here: the caller passes both.
  */
 #include "worker/api/settings.h"
 
@@ -26,7 +26,7 @@ enum kind {
     METHOD,   /* enum hvd_algorithm */
     TABLE,    /* struct hvd_algorithm_table */
     CORES,    /* n_cores, cores */
-    PROVIDER, /* nothing is kept: the name of one that this library was built with */
+    PROVIDER, /* not stored: the name of a provider that this library was built with */
 };
 
 struct variable {
@@ -34,7 +34,7 @@ struct variable {
     enum kind kind;
     size_t offset;
     double fallback;
-    double max; /* the least is 0 */
+    double max; /* the minimum is 0 */
     const char *unit;
     double unit_ns;
 };
@@ -120,7 +120,7 @@ static const struct {
 #define N_HONOURED (sizeof(honoured) / sizeof(honoured[0]))
 #define N_WITHOUT_EFFECT (sizeof(without_effect) / sizeof(without_effect[0]))
 
-/* The value; NULL when it is not set, or empty. */
+/* Returns the value; NULL when it is not set, or empty. */
 static const char *look_up(const struct hvd_lookup *from, const char *name)
 {
     const char *text = from->get(from->ctx, name);
@@ -128,13 +128,13 @@ static const char *look_up(const struct hvd_lookup *from, const char *name)
     return text && *text ? text : NULL;
 }
 
-/* Whether a program requests Gloo, in whose place MPI works. */
+/* Returns whether a program requests Gloo, which MPI replaces here. */
 static bool is_gloo(const char *text)
 {
     return strcasecmp(text, "gloo") == 0;
 }
 
-/* Whether the library was built with the provider that a variable names. */
+/* Returns whether the library was built with the provider that a variable names. */
 static bool has_provider(const struct hvd_lookup *from, const char *variable, const char *text)
 {
     for (size_t i = 0; from->provider(variable, i); i++)
@@ -143,8 +143,8 @@ static bool has_provider(const struct hvd_lookup *from, const char *variable, co
     return false;
 }
 
-/* As Horovod reads a switch, a number above 0 is on; words that mean something else there (all but
- * numbers are off) are read as what they say, and anything else is refused. */
+/* A number above 0 is on, as in Horovod. Horovod takes every word for off; here words such as
+ * "true" have their usual meaning, and any other text is an error. */
 static hvd_status_t read_switch(const char *text, bool *out)
 {
     static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}};
@@ -237,7 +237,7 @@ static hvd_status_t read_path(const char *text, char *out)
     return HVD_OK;
 }
 
-/* The value of a variable into its field. HVD_ERR_INVALID when it is none. */
+/* Stores the value of a variable in its field. HVD_ERR_INVALID if the text is no valid value. */
 static hvd_status_t read_value(const struct hvd_lookup *from, const struct variable *v,
                                const char *text, struct hvd_settings *settings)
 {
@@ -311,7 +311,7 @@ static hvd_status_t refuse_provider(const struct hvd_lookup *from, const struct 
                     text, out);
 }
 
-/* Refuses a value, with what is allowed. */
+/* Fails with a message that names the allowed values. */
 static hvd_status_t refuse(const struct hvd_lookup *from, const struct variable *v,
                            const char *text, struct hvd_err *err)
 {
@@ -352,7 +352,7 @@ static hvd_status_t refuse(const struct hvd_lookup *from, const struct variable 
     return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%.64s is not %s", v->name, text, allowed);
 }
 
-/* What one switch says, for those that have no field. They were checked before. */
+/* Returns the value of a switch without a field. Its value was checked before. */
 static bool is_on(const struct hvd_lookup *from, const char *name, bool fallback)
 {
     const char *text = look_up(from, name);

@@ -11,11 +11,11 @@
 #define HVD_SETTING_MAX 1024  /* bytes of a path, terminator included */
 #define HVD_AFFINITY_MAX 1024 /* entries of HOROVOD_THREAD_AFFINITY */
 
-/* What the environment asks for; docs/environment.md says what each means. */
+/* The settings from the environment; docs/environment.md describes each. */
 struct hvd_settings {
     int64_t cycle_ns;
     int64_t fusion_bytes; /* 0: no fusion */
-    bool is_cycle_given;  /* by the environment: these two are not tuned then */
+    bool is_cycle_given;  /* set in the environment: autotune does not change these two then */
     bool is_fusion_given;
     int64_t cache_capacity;     /* 0: no plan cache */
     int64_t coordinator_fanout; /* 0: chosen */
@@ -25,7 +25,7 @@ struct hvd_settings {
     bool shm; /* ranks of one host share memory */
     enum hvd_algorithm mpi_allreduce;
     struct hvd_algorithm_table mpi_allreduce_table; /* without rows: the built-in one */
-    bool deterministic; /* sums do not depend on timing; mpi_allreduce goes with it */
+    bool deterministic; /* sums do not depend on timing; restricts mpi_allreduce */
     int64_t adasum_chunk_bytes;
     bool autotune;
     char autotune_log[HVD_SETTING_MAX]; /* empty: not set */
@@ -47,27 +47,28 @@ struct hvd_settings {
     char flight_recorder[HVD_SETTING_MAX];
 };
 
-/* The value of a variable, NULL when it is not set; like getenv. Borrowed for the call. */
+/* Returns the value of a variable, NULL when it is not set; like getenv. Borrowed for the call. */
 typedef const char *(*hvd_lookup_fn)(void *ctx, const char *name);
 
-/* Where variables are looked up. */
+/* The source of variables. */
 struct hvd_lookup {
     hvd_lookup_fn get;
-    /* The i-th provider that a variable may name, from 0; NULL: none is left. Borrowed. */
+    /* Returns the i-th provider that a variable may name, from 0; NULL: there are no more.
+     * Borrowed. */
     const char *(*provider)(const char *variable, size_t i);
     void *ctx;
 };
 
 /*
- * Reads every variable that is honoured; an empty value counts as not set. HVD_ERR_INVALID names
- * the variable, its value and what is allowed; *settings is untouched then. Any thread.
+ * Reads every variable that is honoured; an empty value counts as not set. On HVD_ERR_INVALID err
+ * names the variable, its value and the allowed values; *settings is untouched then. Any thread.
  */
 hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_settings *settings,
                                struct hvd_err *err);
 
 /*
- * Calls say once for each variable that is set and has no effect here, with the reason, and for
- * each combination that is not taken as written.
+ * Calls the given function once for each variable that is set and has no effect here, with the
+ * reason, and for each combination of variables that the library overrides.
  */
 void hvd_settings_remarks(const struct hvd_lookup *from,
                           void (*say)(void *ctx, const char *name, const char *why), void *ctx);

@@ -1,12 +1,12 @@
 /*
- * What becomes of the library in a process that a rank has started by exec. It inherits the
- * environment, and in it the place that the launcher gave to the rank. MPI_Init would end it, for
- * that place is taken, and later the rank would wait in MPI_Finalize for ever. So a rank leaves a
- * variable to its children, and a process that finds it refuses to join.
+ * The library in a process that a rank has started by exec. It inherits the environment, and in it
+ * the place that the launcher gave to the rank. MPI_Init would end the process, because that place
+ * is taken, and later the rank would wait in MPI_Finalize for ever. So a rank sets a variable for
+ * its children, and a process that finds the variable refuses to join.
  *
- * The variable has the process, its number among all ranks, and its place: a process that another
- * launcher has started since has another place. A process alone has none. Holds `life` of
- * lifecycle.c: the environment is written to once for each process.
+ * The variable holds the rank's process id, its number among all ranks, and its place. A process
+ * that another launcher has started has another place. A process without a launcher has none. Holds
+ * `life` of lifecycle.c: each process writes to the environment once.
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,14 +19,15 @@
 
 #define LOCATION_MAX 512
 
-/* What a process has of a launcher. */
+/* The place that a launcher gave to a process. */
 struct location {
     const char *rank;
     char text[LOCATION_MAX];
 };
 
-/* Open MPI sets PMIX_NAMESPACE also in a process alone, once MPI is initialised: its children then
- * are alone as well. Slurm's own protocol knows the other names. */
+/* Reads the place from the environment; false if there is none. Open MPI sets PMIX_NAMESPACE also
+ * in a process without a launcher, once MPI is initialised, so OMPI_MCA_ess is checked first: its
+ * children have no launcher either. The other names are Slurm's own protocol. */
 static bool find_location(struct location *out)
 {
     static const char *const names[][2] = {{"PMIX_NAMESPACE", "PMIX_RANK"},
@@ -81,5 +82,5 @@ void hvd_api_mark_children(void)
     (void)snprintf(value, sizeof(value), "%ld %s", (long)getpid(), location.text);
     const char *left = getenv(HVD_API_RANK_PROCESS);
     if (!left || strcmp(left, value) != 0)
-        (void)setenv(HVD_API_RANK_PROCESS, value, 1); /* without it children are as they are */
+        (void)setenv(HVD_API_RANK_PROCESS, value, 1); /* on failure the children stay unmarked */
 }

@@ -1,5 +1,5 @@
 /*
- * The exported functions that show what happens: timeline, counters, flight recorder. Any thread.
+ * The exported functions of timeline, counters and flight recorder. Any thread.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define NOT_ENABLED (-2)
 #define NOT_WRITTEN (-3)
 
-/* What Horovod returns; a file that cannot be written is logged. */
+/* Returns Horovod's codes; logs a file that cannot be written. */
 static int timeline_result(hvd_status_t st, const struct hvd_log *log, const struct hvd_err *err)
 {
     if (st == HVD_OK)
@@ -115,7 +115,7 @@ horovod_status_t horovod_counters(horovod_counters_t *counters, horovod_error_t 
     convert(&counts, &all);
     all.size = counters->size;
     memcpy(counters, &all, all.size < sizeof(all) ? all.size : sizeof(all));
-    if (all.size > sizeof(all)) /* of a newer header: what is not known here is 0 */
+    if (all.size > sizeof(all)) /* the caller has a newer header: clear its further fields */
         memset((char *)counters + sizeof(all), 0, all.size - sizeof(all));
     return HOROVOD_OK;
 }

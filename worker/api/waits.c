@@ -1,6 +1,5 @@
 /*
- * What was submitted: whether it has ended, its end, what an allgather or alltoall received. Any
- * thread.
+ * Waits for submitted tensors, and access to the outputs of allgather and alltoall. Any thread.
  */
 #include "worker/api/api_internal.h"
 
@@ -25,7 +24,7 @@ static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
     return hvd_api_status(st, &why, err);
 }
 
-/* The same for a handle that may have an output. */
+/* wait_handle() for a handle that may have an output. */
 static horovod_status_t wait_output(horovod_handle_t handle, int64_t timeout_ns,
                                     struct horovod_output **output, horovod_error_t *err)
 {
