@@ -1,6 +1,6 @@
 /*
- * Reading and converting the cheap clock. The rate is measured from the base on, so the error of
- * "now" stays that of one pair of readings, some 100 ns, however long the job runs.
+ * Reads and converts the cheap clock. It measures the rate from the base on, so the error of "now"
+ * stays that of one pair of readings, some 100 ns, however long the job runs.
  */
 #include "worker/telemetry/clock.h"
 
@@ -22,7 +22,7 @@ static int64_t monotonic_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Whether the counter runs at one rate, in every state of the processor. */
+/* Returns whether the counter runs at one rate, in every state of the processor. */
 static bool has_counter(void)
 {
 #if defined(__x86_64__)
@@ -47,7 +47,7 @@ uint64_t hvd_clock_ticks(const struct hvd_clock *clock)
     return (uint64_t)monotonic_ns();
 }
 
-/* Both clocks at the same moment: of several readings, the one that took the least. */
+/* Reads both clocks at the same moment: of several pairs of readings keeps the fastest. */
 static void read_pair(const struct hvd_clock *clock, uint64_t *ticks, int64_t *ns)
 {
     uint64_t best = UINT64_MAX;

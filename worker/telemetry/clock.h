@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /*
- * A clock that costs little to read: the processor's counter where it runs at a constant rate (a
- * third of a system clock's cost), else the monotonic clock. Ticks become nanoseconds later, by
- * the thread that formats. One thread at a time, but for hvd_clock_ticks.
+ * A clock that is cheap to read: the processor's counter if it runs at a constant rate (a third of
+ * a system clock's cost), else the monotonic clock. The thread that formats converts ticks to
+ * nanoseconds later. One thread at a time, except for hvd_clock_ticks.
  */
 struct hvd_clock {
     bool is_counter;
@@ -16,16 +16,16 @@ struct hvd_clock {
     double ns_per_tick;
 };
 
-/* Takes this moment as the base. */
+/* Sets the base to the current time. */
 void hvd_clock_init(struct hvd_clock *clock);
 
-/* Now. Any thread. */
+/* Returns the current time in ticks. Any thread. */
 uint64_t hvd_clock_ticks(const struct hvd_clock *clock);
 
-/* Measures the rate anew; the base must be a millisecond ago, else it waits for that. */
+/* Measures the rate again. Waits until the base is a millisecond ago. */
 void hvd_clock_sync(struct hvd_clock *clock);
 
-/* Nanoseconds from the base to ticks, at the rate of the last sync. */
+/* Returns the nanoseconds from the base to `ticks`, at the rate of the last sync. */
 int64_t hvd_clock_since_base(const struct hvd_clock *clock, uint64_t ticks);
 
 #endif

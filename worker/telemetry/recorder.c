@@ -1,7 +1,7 @@
 /*
- * The flight recorder's memory. A slot is a sequence of atomic words, the first of which holds the
- * number of the event, plus one, once the rest is written: a reader that sees the same number
- * before and after has a whole event, and nobody ever waits.
+ * The flight recorder's memory. A slot is a sequence of atomic words. The first one holds the
+ * number of the event, plus one, and is written last. A reader that sees the same number before and
+ * after has read a whole event. No thread ever waits.
  */
 #include "worker/telemetry/recorder.h"
 
@@ -41,7 +41,8 @@ void hvd_recorder_destroy(struct hvd_recorder *recorder)
     hvd_free(recorder);
 }
 
-/* The name as far as there is room; frameworks tell names apart at the end. */
+/* Copies a name and cuts its middle if it is too long: the names of frameworks often differ at the
+ * end. */
 static uint16_t shorten(const char *name, uint16_t len, char *out)
 {
     static const char gap[] = "...";

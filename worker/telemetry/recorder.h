@@ -3,29 +3,29 @@
 
 #include "worker/telemetry/core/event.h"
 
-/* How many events are remembered, and how much of a name. */
+/* The number of events that the recorder keeps, and the bytes of a name. */
 #define HVD_RECORDER_EVENTS 1024
 #define HVD_RECORDER_NAME 88
 
-/* The last events of a rank; new ones overwrite the oldest. Any thread may record, any may read at
- * the same time. */
+/* The last events of a rank; new ones overwrite the oldest. Any thread may record, and any thread
+ * may read at the same time. */
 struct hvd_recorder;
 
-/* An empty recorder. HVD_ERR_NOMEM. */
+/* Creates an empty recorder. HVD_ERR_NOMEM. */
 hvd_status_t hvd_recorder_create(struct hvd_recorder **out);
 
-/* NULL is fine. */
+/* Frees the recorder. NULL is fine. */
 void hvd_recorder_destroy(struct hvd_recorder *recorder);
 
-/* Remembers the event; of a long name the beginning and the end. */
+/* Records the event; of a long name the beginning and the end. */
 void hvd_recorder_put(struct hvd_recorder *recorder, const struct hvd_event *event,
                       const char *name);
 
-/* How many were ever recorded. */
+/* Returns how many events were ever recorded. */
 uint64_t hvd_recorder_count(const struct hvd_recorder *recorder);
 
-/* The event with that number (from 0), without its shape. False when it is overwritten, or being
- * written now. */
+/* Stores the event with that number (from 0), without its shape, in *note. Returns false if it is
+ * overwritten, or being written now. */
 bool hvd_recorder_get(const struct hvd_recorder *recorder, uint64_t number, struct hvd_note *note);
 
 #endif

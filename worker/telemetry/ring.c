@@ -15,7 +15,7 @@
 #include "base/mem.h"
 
 #define CELL_BYTES 64
-#define LINE 128 /* two cache lines: neighbours are fetched in pairs */
+#define LINE 128 /* two cache lines: the processor fetches neighbours in pairs */
 #define HEAD_BYTES (offsetof(struct cell, payload))
 
 struct cell {
@@ -26,7 +26,8 @@ struct cell {
 
 _Static_assert(sizeof(struct cell) == CELL_BYTES, "a slot is a cache line");
 
-/* What producers share, what the reader publishes, and what is the reader's alone lie apart. */
+/* The fields that producers share, that the reader publishes and that only the reader uses lie in
+ * separate cache lines. */
 struct hvd_ring {
     void *memory; /* owned; the cells are in it, aligned */
     struct cell *cells;
@@ -38,7 +39,7 @@ struct hvd_ring {
     atomic_uint_fast64_t tail; /* cells read and zeroed, ever */
     char apart_3[LINE];
     uint64_t read; /* cells read, ever */
-    uint64_t told; /* what tail is: producers learn of room an eighth of the ring at a time */
+    uint64_t told; /* the value of tail: the reader updates it an eighth of the ring at a time */
 };
 
 hvd_status_t hvd_ring_create(uint64_t n_cells, struct hvd_ring **out)
@@ -68,8 +69,8 @@ void hvd_ring_destroy(struct hvd_ring *ring)
     hvd_free(ring);
 }
 
-/* The first bytes of a record's payload are in its own cell, the rest fills whole cells, which may
- * start anew at the beginning of the ring. */
+/* Copies into a record's payload. Its first bytes are in its own cell; the rest fills whole cells,
+ * which may wrap around to the beginning of the ring. */
 static void copy_in(struct hvd_ring *ring, uint64_t first, size_t at, const void *data, size_t len)
 {
     const char *from = data;

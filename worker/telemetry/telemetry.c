@@ -1,6 +1,6 @@
 /*
- * The hooks' other half, and who may have a timeline. Recording is lock-free and any thread's;
- * starting and ending a timeline is the writer's matter.
+ * Records the events of the hooks, and decides which rank may have a timeline. Recording is
+ * lock-free and runs in any thread; the writer starts and ends timelines.
  */
 #include "worker/telemetry/telemetry.h"
 
@@ -32,12 +32,12 @@ struct hvd_telemetry_state {
     struct hvd_clock clock;
     int rank;
     int size;
-    bool has_timeline; /* it may be started */
+    bool has_timeline; /* it may start */
     bool writes_all;
     char dump_path[PATH_BYTES]; /* empty: none */
     char metrics_file[PATH_BYTES];
     char host[NAME_BYTES];         /* of this rank; empty: not known */
-    char program[NAME_BYTES];      /* what it runs; the same */
+    char program[NAME_BYTES];      /* that this rank runs; empty: not known */
     struct hvd_buf rank_hosts;     /* records of all hosts, on rank 0 */
     struct hvd_recorder *recorder; /* owned; NULL: none */
     struct hvd_writer *writer;     /* owned; NULL: none */
@@ -73,13 +73,13 @@ void hvd_telemetry_record(struct hvd_telemetry *w, unsigned on, const struct hvd
         hvd_writer_wake(state->writer);
     if (!(on & HVD_TELEMETRY_RECORDER))
         return;
-    /* Here every event carries its tensor's name. */
+    /* In the recorder every event carries its tensor's name. */
     const struct hvd_strview name = req ? req->name : seen->name;
     event.name_len = (uint16_t)(name.len < HVD_NAME_MAX ? name.len : HVD_NAME_MAX);
     hvd_recorder_put(state->recorder, &event, name.data);
 }
 
-/* One event of some words of slots, in `name`. */
+/* Records one event of n_words words of slots; `name` holds the words. */
 static void record_words(struct hvd_telemetry *w, const struct hvd_trace_slots *seen,
                          uint32_t first, uint32_t n_words, uint64_t ticks)
 {
@@ -268,7 +268,8 @@ void hvd_telemetry_destroy(struct hvd_telemetry *w)
     hvd_free(w);
 }
 
-/* What a path is instead of a file, beside which each rank may have its own; NULL: it may. */
+/* Returns why a path cannot have files of other ranks beside it, or NULL if it can: it is no
+ * regular file. */
 static const char *find_odd(const char *path)
 {
     struct stat about;
@@ -318,7 +319,7 @@ hvd_status_t hvd_telemetry_stop_timeline(struct hvd_telemetry *w, struct hvd_err
     return HVD_OK;
 }
 
-/* What the arguments of this process are, as far as they fit. */
+/* Reads the arguments of this process, as far as they fit. */
 static struct hvd_strview read_cmdline(char text[CMDLINE_BYTES])
 {
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -338,8 +339,8 @@ static struct hvd_strview read_cmdline(char text[CMDLINE_BYTES])
     return (struct hvd_strview){.data = text, .len = len};
 }
 
-/* What the head of a timeline says about the job; a part that is not known is missing. The hosts of
- * all ranks are in rank 0's alone: it always writes one. */
+/* Collects the description of the job for the head of a timeline; omits unknown parts. Only rank 0
+ * writes the hosts of all ranks, because it always has a timeline. */
 static hvd_status_t describe_job(struct hvd_telemetry_state *state,
                                  const struct hvd_telemetry_options *o, struct hvd_err *err)
 {
@@ -400,7 +401,7 @@ static hvd_status_t fill(struct hvd_telemetry *w, const struct hvd_telemetry_opt
     return st;
 }
 
-/* The timeline of the environment. A job is worth more than its timeline: without it, it runs. */
+/* Starts the timeline that the environment asks for. The job runs also if that fails. */
 static void start_first(struct hvd_telemetry *w, const struct hvd_telemetry_options *o)
 {
     struct hvd_err err = {0};

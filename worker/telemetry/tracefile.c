@@ -1,6 +1,6 @@
 /*
- * The timeline's file, see the header for its form. Runs in the writer's thread; only plain writes,
- * no mapping: a full disk must be an error and not a signal.
+ * Writes the timeline's file; the header has its form. Runs in the writer's thread. Uses only plain
+ * writes and no mapping: a full disk must be an error and not a signal.
  */
 #include "worker/telemetry/tracefile.h"
 
@@ -13,7 +13,7 @@
 #define PAGE 4096
 #define RESERVE_MIN ((int64_t)64 * 1024)
 #define RESERVE_MAX ((int64_t)1024 * 1024)
-#define WRITE_BYTES ((size_t)16 * 1024) /* so much at most is lost where the disk is full */
+#define WRITE_BYTES ((size_t)16 * 1024) /* the most that a full disk can lose */
 #define OUT_MAX ((size_t)256 * 1024 * 1024)
 
 static const char END[] = "\n]\n";
@@ -48,7 +48,7 @@ static hvd_status_t write_at(const struct hvd_tracefile *file, const char *data,
     return failure ? failed(failure, err) : HVD_OK;
 }
 
-/* Moves the closing bracket there, or leaves it where it is: 0 or errno. */
+/* Moves the closing bracket, or leaves it where it is on failure: 0 or errno. */
 static int move_bracket(struct hvd_tracefile *file, int64_t bracket)
 {
     char spaces[PAGE];
@@ -76,8 +76,8 @@ static bool is_full(int failure)
     return failure == ENOSPC || failure == EDQUOT || failure == EFBIG;
 }
 
-/* Moves the closing bracket so far ahead that there is room for bytes more, and for the end of the
- * file: within the limit of the file, and no farther than the disk has room. */
+/* Moves the closing bracket ahead, so that there is room for `bytes` more and the end of the file.
+ * Stays within the limit of the file, and within the free space of the disk. */
 static hvd_status_t reserve(struct hvd_tracefile *file, int64_t bytes, struct hvd_err *err)
 {
     const int64_t end = file->at + bytes + (int64_t)sizeof(END) - 2;
@@ -121,7 +121,8 @@ hvd_status_t hvd_tracefile_open(struct hvd_tracefile *file, const char *path, in
     return st;
 }
 
-/* Adds a record to what is to be written; a page that it would not fit into is left as spaces. */
+/* Adds a record to the staged bytes. If it does not fit into the rest of a page, fills that with
+ * spaces. */
 static hvd_status_t stage(struct hvd_tracefile *file, const char *record, size_t len)
 {
     char spaces[PAGE];
@@ -141,7 +142,7 @@ static hvd_status_t stage(struct hvd_tracefile *file, const char *record, size_t
     return st;
 }
 
-/* Writes what is staged; where that fails it is dropped. */
+/* Writes the staged bytes; drops them on failure. */
 static hvd_status_t write_staged(struct hvd_tracefile *file, struct hvd_err *err)
 {
     hvd_status_t st = reserve(file, (int64_t)file->_out.len, err);

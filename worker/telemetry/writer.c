@@ -1,12 +1,12 @@
 /*
- * The thread behind the timeline and the metrics file. It looks into the ring every ROUND_NS while
- * there is a timeline, and every METRICS_ROUND_NS else, until nothing has happened for
- * QUIET_ROUNDS; then it sets HVD_TELEMETRY_WAKE, looks on for as long again (a hook that did not
- * see the flag yet has put its event by then), and sleeps until a hook wakes it: an idle job costs
- * nothing.
+ * The thread that writes the timeline and the metrics file. It reads the ring every ROUND_NS while
+ * there is a timeline, and every METRICS_ROUND_NS otherwise, until there was no event for
+ * QUIET_ROUNDS. Then it sets HVD_TELEMETRY_WAKE and reads on for as long again: a hook that did not
+ * see the flag yet has put its event by then. Then it sleeps until a hook wakes it, so an idle job
+ * costs nothing.
  *
- * The thread alone touches trace, file and lines while is_open; the caller of open sets them up
- * before. Lock order: life before mu.
+ * Only the thread uses trace, file and lines while is_open; the caller of open sets them up before.
+ * Lock order: life before mu.
  */
 #include "worker/telemetry/writer.h"
 
@@ -58,7 +58,7 @@ struct hvd_writer {
     /* events of cached tensors, of which a slot of the ring holds many */
     atomic_uint_fast64_t n_pending;
     atomic_uint_fast64_t n_refused;
-    atomic_bool is_flooded; /* none is admitted before half of those that are pending are written */
+    atomic_bool is_flooded; /* admits none before half of the pending ones are written */
     /* the thread's while is_open */
     struct hvd_trace *trace;
     struct hvd_tracefile file;
@@ -66,7 +66,7 @@ struct hvd_writer {
     struct hvd_clock clock;
     uint64_t start_ticks;
     int64_t last_ns;
-    uint64_t n_dropped; /* said so far */
+    uint64_t n_dropped; /* already reported in the timeline */
     /* the thread's */
     struct hvd_counts written;
     int64_t metrics_at_ns;
@@ -81,10 +81,10 @@ static int64_t now_ns(clockid_t id)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The ranks go first: the writer takes the processor time that nobody wants, and where there is
- * none, about a 28th of what they have. (SCHED_IDLE would leave it next to nothing there, and only
- * the privileged leave that again.) Somebody waits for the end of a timeline, though: then it is as
- * good as they are, if it may. */
+/* Sets the priority of the thread. In general the writer uses only spare processor time; where
+ * there is none, it gets about a 28th of the ranks' time. (SCHED_IDLE would give it next to nothing
+ * there, and only privileged processes may leave that class.) While another thread waits for the
+ * end of a timeline, the writer gets the ranks' priority, unless the system refuses that. */
 static void set_urgent(struct hvd_writer *w, bool is_urgent)
 {
     (void)setpriority(PRIO_PROCESS, (id_t)w->tid, w->nice + (is_urgent ? 0 : NICE_WRITER));
@@ -100,7 +100,7 @@ static hvd_status_t flush(struct hvd_writer *w, struct hvd_err *err)
     return st;
 }
 
-/* The end of the file, balanced. */
+/* Ends the file, with all events balanced. */
 static hvd_status_t close_file(struct hvd_writer *w, struct hvd_err *err)
 {
     struct hvd_err ignored = {0};
@@ -114,7 +114,7 @@ static hvd_status_t close_file(struct hvd_writer *w, struct hvd_err *err)
     return st == HVD_OK ? closed : st;
 }
 
-/* A file that has grown too large is set aside as PATH.1, and a new one begun. */
+/* Renames a file that has grown too large to PATH.1, and begins a new one. */
 static hvd_status_t rotate(struct hvd_writer *w, struct hvd_err *err)
 {
     char aside[PATH_BYTES + 2];
@@ -149,7 +149,7 @@ bool hvd_writer_admit(struct hvd_writer *w, uint64_t n)
     return true;
 }
 
-/* A record is off the ring. */
+/* Takes the events of a record that left the ring off the pending ones. */
 static void let_go(struct hvd_writer *w, const struct hvd_note *note)
 {
     const uint64_t n = hvd_event_count_slots(&note->event, note->name);
@@ -161,7 +161,7 @@ static void let_go(struct hvd_writer *w, const struct hvd_note *note)
         atomic_store_explicit(&w->is_flooded, false, memory_order_relaxed);
 }
 
-/* The lines, into the file, which is set aside when it is large. A device is not. */
+/* Writes the lines to the file, and rotates a file that is too large. A device does not rotate. */
 static hvd_status_t write_lines(struct hvd_writer *w, struct hvd_err *err)
 {
     const int64_t most = w->options.timeline_bytes;
@@ -170,23 +170,23 @@ static hvd_status_t write_lines(struct hvd_writer *w, struct hvd_err *err)
     return st == HVD_OK && most > 0 && !w->file.is_plain && w->file.at > most ? rotate(w, err) : st;
 }
 
-/* An event, as a line. */
+/* Adds an event as a line. */
 static hvd_status_t add_event(struct hvd_writer *w, const struct hvd_note *note, int64_t ns,
                               struct hvd_err *err)
 {
-    const int64_t part = w->options.timeline_bytes / 8; /* by so much a file exceeds its limit */
+    const int64_t part = w->options.timeline_bytes / 8; /* a file exceeds its limit by so much */
     const size_t flush_at = part > 0 && part < (int64_t)LINES_FLUSH ? (size_t)part : LINES_FLUSH;
 
     if (ns > w->last_ns)
         w->last_ns = ns;
-    /* Without memory a record is missing, and the next one may fit again. */
+    /* If memory runs out, this record is missing, but the next one may fit again. */
     if (hvd_trace_add(w->trace, note, w->last_ns, &w->lines) != HVD_OK || w->lines.len < flush_at)
         return HVD_OK;
     return write_lines(w, err);
 }
 
-/* What is in the ring, into the file, but no more than DRAIN_MAX: where ranks are as fast as the
- * writer it would never end. *found: how many events. */
+/* Writes the events in the ring to the file, but at most DRAIN_MAX: it would never end if ranks are
+ * as fast as the writer. *found: how many events. */
 static hvd_status_t drain(struct hvd_writer *w, uint64_t *found, struct hvd_err *err)
 {
     struct hvd_note note;
@@ -219,7 +219,7 @@ static void end_timeline(struct hvd_writer *w)
     hvd_buf_fini(&w->lines);
 }
 
-/* One look; how many events there were. Does not hold mu. */
+/* Writes the events of one round; returns how many there were. Does not hold mu. */
 static uint64_t write_events(struct hvd_writer *w, bool must_close, bool *ended)
 {
     struct hvd_err err = {0};
@@ -235,7 +235,7 @@ static uint64_t write_events(struct hvd_writer *w, bool must_close, bool *ended)
     return found;
 }
 
-/* What was put after the last timeline was ended. */
+/* Drops the events that were put after the end of the last timeline. */
 static void empty_ring(struct hvd_writer *w)
 {
     struct hvd_note note;
@@ -282,7 +282,7 @@ static void close_and_wait(struct hvd_writer *w)
     atomic_fetch_and(&w->options.telemetry->_on, ~HVD_TELEMETRY_TIMELINE);
     pthread_mutex_lock(&w->mu);
     w->must_close = w->is_open;
-    if (w->is_open && w->tid != 0) /* somebody waits for it from now on */
+    if (w->is_open && w->tid != 0) /* this thread waits for it from now on */
         set_urgent(w, true);
     pthread_cond_signal(&w->cond);
     while (w->is_open)
@@ -298,7 +298,7 @@ static bool is_open_at(struct hvd_writer *w, const char *path)
     return is_same;
 }
 
-/* Opens it now that there is none. Holds life. */
+/* Opens a timeline; none is open. Holds life. */
 static hvd_status_t open_anew(struct hvd_writer *w, const char *path, bool marks_cycles,
                               struct hvd_err *err)
 {
@@ -375,7 +375,7 @@ static hvd_status_t replace_file(const char *path, const struct hvd_buf *text, s
     return HVD_OK;
 }
 
-/* Writes the metrics when they changed; whether they did. is_due: also when they were just
+/* Writes the metrics if they changed; returns whether it did. is_due: also if they were just
  * written. */
 static bool write_metrics(struct hvd_writer *w, bool is_due)
 {
@@ -415,7 +415,7 @@ void hvd_writer_wake(struct hvd_writer *w)
     pthread_mutex_unlock(&w->mu);
 }
 
-/* Waits for the next round, or without end when nothing happens. Holds mu. */
+/* Waits for the next round; without a limit if there are no events. Holds mu. */
 static void rest(struct hvd_writer *w)
 {
     const int64_t round = w->is_open ? ROUND_NS : METRICS_ROUND_NS;
@@ -505,7 +505,7 @@ hvd_status_t hvd_writer_create(const struct hvd_writer_options *options, struct 
     w->file.fd = -1;
     if (options->metrics_file)
         snprintf(w->metrics_file, sizeof(w->metrics_file), "%s", options->metrics_file);
-    *out = w; /* before the thread, which reaches it through telemetry */
+    *out = w; /* before the thread starts, which finds the writer through telemetry */
     if (init_locks(w) != HVD_OK || (rc = pthread_create(&w->thread, NULL, run, w)) != 0) {
         *out = NULL;
         hvd_ring_destroy(w->ring);

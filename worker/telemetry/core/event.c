@@ -1,5 +1,5 @@
 /*
- * Names of events and operations, as Horovod's timeline has them. Constants.
+ * The names of events and operations in Horovod's timeline. Constants.
  */
 #include "worker/telemetry/core/event.h"
 

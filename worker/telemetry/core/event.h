@@ -3,18 +3,18 @@
 
 #include "worker/core/types.h"
 
-/* What happened to a tensor, or to the job. */
+/* The kinds of events of a tensor, or of the job. */
 enum hvd_event_kind {
     HVD_EVENT_READY = 1, /* coordinator: rank `detail` has requested the tensor */
-    HVD_EVENT_SUBMITTED, /* here; the only event with type and shape */
+    HVD_EVENT_SUBMITTED, /* on this rank; has type and shape */
     HVD_EVENT_AGREED,    /* it is in a plan, all ranks have it */
     HVD_EVENT_STARTED,   /* its data moves; the name is the transport's */
     HVD_EVENT_DONE,      /* detail: hvd_status_t */
     HVD_EVENT_PLAN,      /* a plan begins; detail: how many messages came before, or 0 */
     HVD_EVENT_STALLED,   /* the name is a report; detail: how many tensors wait */
-    HVD_EVENT_LOST,      /* rank `detail`; the name says why */
-    HVD_EVENT_FAILED,    /* the job cannot go on; the name says why */
-    HVD_EVENT_SLOT, /* the tensor of that name, type and shape is cached from now on; id: where */
+    HVD_EVENT_LOST,      /* rank `detail`; the name is the reason */
+    HVD_EVENT_FAILED,    /* the job cannot go on; the name is the reason */
+    HVD_EVENT_SLOT, /* id: the slot that caches a tensor of this name, type and shape from now on */
     HVD_EVENT_REQUESTED, /* as SUBMITTED, for cached tensors */
     HVD_EVENT_MARK,      /* a phase of the program; detail: 1 it begins, 0 it ends */
 };
@@ -22,13 +22,13 @@ enum hvd_event_kind {
 #define HVD_EVENT_KINDS 13
 
 /*
- * A cached tensor is requested, planned and moved together with others, and so are its events: one
- * event for many tensors says which by bits, in words of 64 that its name begins with. Its id is
- * hvd_event_slot_id(set, first word). Kinds: ASKED, READY, AGREED, STARTED, DONE.
+ * Cached tensors are requested, planned and moved together with others, and so are their events.
+ * One event for many tensors names them by bits, in words of 64 with which its name begins. Its id
+ * is hvd_event_slot_id(set, first word). Kinds: REQUESTED, READY, AGREED, STARTED, DONE.
  */
 #define HVD_EVENT_WORDS_MAX 64
 
-/* Where a slot is, or the 64 slots of a word: the id of an event. */
+/* Returns the id of an event: the place of a slot, or of the 64 slots of a word. */
 static inline uint64_t hvd_event_slot_id(uint32_t set, uint32_t index)
 {
     return (uint64_t)set << 32 | index;
@@ -45,23 +45,24 @@ struct hvd_event {
     uint8_t dtype;
     uint8_t reduce;
     uint8_t ndim;
-    uint8_t n_words; /* of bits, with which the name begins; 0: of one tensor, or of none */
+    uint8_t n_words; /* words of bits with which the name begins; 0: the event is of one tensor, or
+                        of none */
 };
 
-/* An event with what belongs to it. */
+/* An event with its shape and name. */
 struct hvd_note {
     struct hvd_event event;
     int64_t shape[HVD_NDIM_MAX];
     char name[HVD_NAME_MAX + 1]; /* event.name_len bytes, terminated */
 };
 
-/* How many cached tensors an event is about, by its words; 0: it is about one by name, or none. */
+/* Returns how many cached tensors an event names by its words; 0: it names one by name, or none. */
 uint64_t hvd_event_count_slots(const struct hvd_event *event, const char *name);
 
-/* "SUBMITTED"; "UNKNOWN" for a kind that does not exist. */
+/* Returns the name of a kind, such as "SUBMITTED"; "UNKNOWN" for a kind that does not exist. */
 const char *hvd_event_kind_name(int kind);
 
-/* The timeline's name of an operation: "ALLREDUCE", "ADASUM"; suffix: as in MPI_BCAST. */
+/* Returns the timeline's name of an operation: "ALLREDUCE", "ADASUM"; suffix: as in MPI_BCAST. */
 const char *hvd_event_op_name(const struct hvd_event *event, bool suffix);
 
 #endif

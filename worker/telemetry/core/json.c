@@ -1,6 +1,6 @@
 /*
- * Writing one line of JSON by hand: the timeline formats some millions of small events, for which
- * printf is the largest cost.
+ * Writes one line of JSON without printf: the timeline formats some millions of small events, for
+ * which printf is the largest cost.
  */
 #include "worker/telemetry/core/json.h"
 
@@ -20,7 +20,7 @@ void hvd_json_raw(struct hvd_json *json, const char *text)
     put(json, text, strlen(text));
 }
 
-/* Bytes of the UTF-8 sequence at the start of `at`; 0 when there is none. */
+/* Returns the bytes of the UTF-8 sequence at `at`; 0 when there is none. */
 static size_t sequence(const unsigned char *at, size_t left)
 {
     /* The second byte's range excludes overlong forms, surrogates and what is above U+10FFFF. */
@@ -79,7 +79,7 @@ void hvd_json_string(struct hvd_json *json, struct hvd_strview text)
     put(json, "\"", 1);
 }
 
-/* Decimal digits of value, at least min_digits of them. */
+/* Appends the decimal digits of value, at least min_digits of them. */
 static void put_digits(struct hvd_json *json, uint64_t value, int min_digits)
 {
     char digits[24];

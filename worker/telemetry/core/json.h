@@ -9,7 +9,8 @@
 /* Room for any event: a name of 1023 bytes takes up to six bytes for each. */
 #define HVD_JSON_LINE_MAX 8192
 
-/* One line of JSON being written. What does not fit is cut off: callers stay within the limit. */
+/* One line of JSON under construction. It cuts off text beyond its size: callers stay within the
+ * limit. */
 struct hvd_json {
     size_t len;
     char text[HVD_JSON_LINE_MAX];

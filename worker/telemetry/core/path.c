@@ -1,5 +1,5 @@
 /*
- * Names of files of which every rank writes its own.
+ * Names of files that every rank writes for itself.
  */
 #include "worker/telemetry/core/path.h"
 

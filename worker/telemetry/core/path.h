@@ -4,11 +4,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether the pattern has a place for the rank: %d. */
+/* Returns whether the pattern has a place for the rank: %d. */
 bool hvd_path_names_rank(const char *pattern);
 
-/* The pattern with the rank in the place of %d; without one, the rank goes before the extension of
- * the file: "t.json" becomes "t.3.json". False when it does not fit into size bytes. */
+/* Writes the pattern with the rank in the place of %d. Without one, the rank goes before the
+ * extension of the file: "t.json" becomes "t.3.json". Returns false when it does not fit into size
+ * bytes. */
 bool hvd_path_of_rank(const char *pattern, int rank, char *out, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The name of a program without what it was called with. The executable's path is the kernel's; the
- * arguments are the process's own, which may have been overwritten with a title: so only a script
- * or a module of Python is taken from them, where it stands as Python itself looks for it.
+ * The name of a program without its arguments. The kernel knows the executable's path. The process
+ * may have overwritten its own arguments with a title. So only a Python script or module is taken
+ * from them, from the place where Python itself looks for it.
  */
 #include "worker/telemetry/core/program.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The next argument; NULL when there is none. */
+/* Returns the next argument; NULL when there is none. */
 static const char *next_of(struct hvd_strview *rest)
 {
     const char *arg = rest->data;
@@ -22,10 +22,10 @@ static const char *next_of(struct hvd_strview *rest)
     return arg;
 }
 
-/* What an option of Python's means for the arguments behind it. */
+/* How an option of Python affects the arguments behind it. */
 enum option { OPTION_ALONE, OPTION_WITH_VALUE, OPTION_CODE, OPTION_MODULE };
 
-/* One or several letters behind a dash; *value: what stands behind the last one, "" when that is
+/* Parses one or several letters behind a dash. *value: the text behind the last one, "" if that is
  * the next argument. */
 static enum option letters(const char *option, const char **value)
 {
@@ -41,7 +41,7 @@ static enum option letters(const char *option, const char **value)
     return OPTION_ALONE;
 }
 
-/* The script or module that Python runs; NULL: code of the command line, or none. */
+/* Returns the script or module that Python runs; NULL: code of the command line, or none. */
 static const char *script_of(struct hvd_strview cmdline)
 {
     const char *value = "";
@@ -70,7 +70,7 @@ static bool is_python(const char *file)
     return hvd_str_has_prefix(file, "python") || hvd_str_has_prefix(file, "pypy");
 }
 
-/* The last part of a path, without slashes behind it. */
+/* Returns the last part of a path, without slashes behind it. */
 static struct hvd_strview file_of(const char *path)
 {
     size_t len = strlen(path);
@@ -91,7 +91,7 @@ void hvd_program_name(const char *exe, struct hvd_strview cmdline, char *out, si
 
     if (script)
         file = file_of(script);
-    else if (hvd_str_has_suffix(file.data, deleted)) /* the kernel's, for a file that is gone */
+    else if (hvd_str_has_suffix(file.data, deleted)) /* the kernel appends it for a deleted file */
         file.len -= sizeof(deleted) - 1;
     (void)snprintf(out, size, "%.*s", (int)file.len, file.data);
 }

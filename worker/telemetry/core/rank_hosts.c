@@ -1,5 +1,5 @@
 /*
- * The hosts of a job with their ranks, as records of a timeline.
+ * Writes the hosts of a job with their ranks as records of a timeline.
  */
 #include "worker/telemetry/core/rank_hosts.h"
 
@@ -38,7 +38,7 @@ static int by_first(const void *left, const void *right)
                                 : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* The ranks whose hosts are known, those of a host together; how many. */
+/* Collects the ranks whose hosts are known, grouped by host; returns how many. */
 static size_t gather(const struct hvd_rank_hosts *from, struct rank_host *out)
 {
     size_t n = 0;
@@ -58,8 +58,8 @@ static size_t gather(const struct hvd_rank_hosts *from, struct rank_host *out)
     return n;
 }
 
-/* Writes ranges from the first of n places on, all of one host, until the text is full; how many
- * places that were. */
+/* Writes ranges of ranks from the first of n entries on, all of one host, until the text is full.
+ * Returns how many entries it wrote. */
 static size_t list(const struct rank_host *rank_hosts, size_t n, char text[RANKS_MAX])
 {
     size_t len = 0;

@@ -1,5 +1,5 @@
 /*
- * The text of a flight recorder's dump: made for reading, one event a line, oldest first.
+ * The text of a flight recorder's dump for human readers: one event per line, oldest first.
  */
 #include "worker/telemetry/core/recorder_dump.h"
 
@@ -17,7 +17,7 @@ hvd_status_t hvd_recorder_dump_add_head(const struct hvd_recorder_dump_head *hea
         head->rank, head->size, head->when, head->why, head->n_events, head->n_recorded);
 }
 
-/* What belongs to the kind of event, before the name. */
+/* Describes the kind of event, before the name. */
 static void describe(const struct hvd_event *e, char *out, size_t size)
 {
     switch (e->kind) {

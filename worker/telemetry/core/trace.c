@@ -3,9 +3,9 @@
  *
  *     IDLE ──ready, submitted──> NEGOTIATING ──agreed──> OPERATING ──done──> IDLE
  *
- * A lane's `id` is that of the tensor that is submitted now; events that name no known id belong to
- * tensors whose beginning was not recorded, and are left out. Cached tensors are known by their
- * slots as well, and have events in common, which are taken apart here.
+ * A lane's `id` is that of the tensor that is submitted now. Events with an unknown id belong to
+ * tensors whose beginning was not recorded, and are omitted. Cached tensors also have slots, and
+ * share events, which are split here.
  */
 #include "worker/telemetry/core/trace.h"
 
@@ -21,7 +21,7 @@ enum lane_state { IDLE, NEGOTIATING, OPERATING };
 
 struct lane;
 
-/* Names the tensor that is submitted now: ids are kept in a map of their own. */
+/* Maps the id of the tensor that is submitted now to its lane. */
 struct id_link {
     struct hvd_named named;
     uint64_t id; /* 0: none, and not in the map */
@@ -41,7 +41,7 @@ struct lane {
 
 /* A cached tensor. */
 struct slot {
-    struct lane *lane; /* NULL: nothing of it was recorded in this file yet */
+    struct lane *lane; /* none of its events is in this file yet */
     struct hvd_event event;
     int64_t shape[HVD_NDIM_MAX];
     char name[];
@@ -64,7 +64,7 @@ struct hvd_trace {
     char phases[HVD_TRACE_PHASES_MAX][HVD_TRACE_PHASE_BYTES];
 };
 
-/* A record being written, and where to. */
+/* A record under construction, and its destination. */
 struct record {
     struct hvd_json json;
     struct hvd_buf *lines;
@@ -136,7 +136,8 @@ static void forget_id(struct hvd_trace *trace, struct lane *lane)
     lane->link.id = 0;
 }
 
-/* Without memory the tensor has no id: what else happens to it is left out. */
+/* Sets the id of a lane. If memory runs out, the tensor has no id, and its further events are
+ * omitted. */
 static void set_id(struct hvd_trace *trace, struct lane *lane, uint64_t id)
 {
     struct lane *other = find_id(trace, id);
@@ -208,7 +209,7 @@ static void end_activity(struct record *r, struct lane *lane, int64_t ns)
     lane->in_activity = false;
 }
 
-/* What belongs to the end of a tensor, or of its negotiation. */
+/* Writes the arguments of the end of a tensor, or of its negotiation. */
 static void put_arguments(struct record *r, const struct lane *lane, int status)
 {
     const struct hvd_event *e = &lane->event;
@@ -229,7 +230,7 @@ static void put_arguments(struct record *r, const struct lane *lane, int status)
     hvd_json_raw(&r->json, "}");
 }
 
-/* Closes what is open in the lane. */
+/* Closes the open records of the lane. */
 static void finish(struct record *r, struct lane *lane, int status, int64_t ns)
 {
     end_activity(r, lane, ns);
@@ -257,7 +258,7 @@ static void add_ready(struct record *r, struct lane *lane, const struct hvd_even
 {
     char rank[16];
 
-    /* A rank may ask again before the last time has ended here. */
+    /* A rank may request the tensor again before its last collective has ended here. */
     if (lane->state == IDLE)
         start_negotiating(r, lane, event, ns);
     snprintf(rank, sizeof(rank), "%d", (int)event->detail);
@@ -267,7 +268,7 @@ static void add_ready(struct record *r, struct lane *lane, const struct hvd_even
     close_record(r);
 }
 
-/* The transfer over the transport of that name: MPI_ALLREDUCE. */
+/* Begins the transfer over the transport of that name: MPI_ALLREDUCE. */
 static void begin_transfer(struct record *r, const struct lane *lane, const char *transport,
                            int64_t ns)
 {
@@ -279,7 +280,7 @@ static void begin_transfer(struct record *r, const struct lane *lane, const char
     begin(r, lane, prefix, hvd_event_op_name(&lane->event, true), ns);
 }
 
-/* An event of a tensor that is known by its id: the lane of that tensor. */
+/* Adds an event of a tensor whose id is known to its lane. */
 static void advance(struct record *r, struct lane *lane, const struct hvd_note *note, int64_t ns)
 {
     if (lane->state == NEGOTIATING) {
@@ -299,7 +300,7 @@ static void advance(struct record *r, struct lane *lane, const struct hvd_note *
 
 #define SLOTS_MAX (1U << 24)
 
-/* Room for a slot of a set; NULL when there is none. */
+/* Finds the place of a slot of a set; NULL when there is none. */
 static struct slot **find_slot(struct hvd_trace *trace, uint64_t id)
 {
     const uint32_t set = (uint32_t)(id >> 32);
@@ -308,7 +309,7 @@ static struct slot **find_slot(struct hvd_trace *trace, uint64_t id)
     return set < trace->n_sets && index < trace->sets[set].n ? &trace->sets[set].at[index] : NULL;
 }
 
-/* As above, making it. NULL when out of memory. */
+/* Finds or creates the place of a slot. NULL when out of memory. */
 static struct slot **make_slot(struct hvd_trace *trace, uint64_t id)
 {
     const uint32_t set = (uint32_t)(id >> 32);
@@ -337,7 +338,7 @@ static struct slot **make_slot(struct hvd_trace *trace, uint64_t id)
     return &slots->at[index];
 }
 
-/* A tensor is in a slot from now on. */
+/* Stores a tensor in a slot. */
 static hvd_status_t add_slot(struct hvd_trace *trace, const struct hvd_note *note)
 {
     struct slot **at = make_slot(trace, note->event.id);
@@ -353,7 +354,7 @@ static hvd_status_t add_slot(struct hvd_trace *trace, const struct hvd_note *not
     return HVD_OK;
 }
 
-/* The lane of a cached tensor. */
+/* Returns the lane of a cached tensor; NULL when out of memory. */
 static struct lane *lane_of(struct hvd_trace *trace, struct record *r, struct slot *slot)
 {
     if (!slot->lane)
@@ -365,7 +366,7 @@ static struct lane *lane_of(struct hvd_trace *trace, struct record *r, struct sl
     return slot->lane;
 }
 
-/* What happened to one cached tensor of many. */
+/* Adds an event of many cached tensors to one of them. */
 static void add_of_slot(struct hvd_trace *trace, struct record *r, struct slot *slot,
                         const struct hvd_note *note, int64_t ns)
 {
@@ -385,7 +386,7 @@ static void add_of_slot(struct hvd_trace *trace, struct record *r, struct slot *
         break;
     case HVD_EVENT_AGREED:
     case HVD_EVENT_STARTED:
-        if (lane->state == IDLE) /* this rank does not have it: it has joined */
+        if (lane->state == IDLE) /* this rank has joined and lacks the tensor */
             break;
         one.event.kind = note->event.kind;
         snprintf(one.name, sizeof(one.name), "%s",
@@ -398,7 +399,7 @@ static void add_of_slot(struct hvd_trace *trace, struct record *r, struct slot *
     }
 }
 
-/* An event of many cached tensors. */
+/* Adds an event of many cached tensors to each of them. */
 static void add_slots(struct hvd_trace *trace, struct record *r, const struct hvd_note *note,
                       int64_t ns)
 {
@@ -426,7 +427,7 @@ static void forget_slots(struct hvd_trace *trace)
     hvd_free(trace->sets);
 }
 
-/* An event of the job, across all lanes. */
+/* Adds an event of the job, across all lanes. */
 static void add_mark(struct record *r, const char *name, const struct hvd_note *note, int64_t ns)
 {
     open_record(r, "i", 0, ns);
@@ -442,7 +443,7 @@ static void add_mark(struct record *r, const char *name, const struct hvd_note *
 
 /* --- Phases of the program -------------------------------------------------------------------- */
 
-/* Ends open phases until so many are left. */
+/* Ends open phases until n_left are left. */
 static void end_phases(struct hvd_trace *trace, struct record *r, int n_left, int64_t ns)
 {
     while (trace->n_phases > n_left) {
@@ -464,8 +465,8 @@ static void begin_phase(struct hvd_trace *trace, struct record *r, const char *n
     close_record(r);
 }
 
-/* A phase that is open and begins again has lost its end, and so have those in it. One that ends
- * and is not open began before the timeline. */
+/* Adds a phase. If it begins while open, its end was lost, and so were the ends of those in it. If
+ * it ends while not open, it began before the timeline. */
 static void add_phase(struct hvd_trace *trace, struct record *r, const struct hvd_note *note,
                       int64_t ns)
 {
@@ -585,7 +586,7 @@ static void forget_all(struct hvd_trace *trace)
                 trace->sets[set].at[i]->lane = NULL;
 }
 
-/* Who writes the trace, and where: fields that viewers do not show. */
+/* Writes the job's size, and the writer's host and program: fields that viewers do not show. */
 static void put_writer(struct record *r, const struct hvd_trace_options *o)
 {
     if (o->size > 0) {
