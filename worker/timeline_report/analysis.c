@@ -1,14 +1,14 @@
 /*
- * Where the time went. The same collective of all ranks is found by its tensor and how often that
- * was asked for before. Clocks are made one by the moments of agreement, which are the same on all
- * ranks but for a message's way: a rank's offset is the median of its differences to the first.
- * Then
+ * Computes where the time of a job went. It matches a collective between ranks by its tensor and by
+ * how often the rank requested that tensor before. It aligns clocks by the moments of agreement,
+ * which are the same on all ranks but for the delay of a message. A rank's offset is the median of
+ * its differences to the first rank. Then
  *
  *     asked ──waiting for the last rank──> all have asked ──negotiating──> agreed ──> moving ──>
  * done
  *
- * With the coordinator's timeline alone its ticks say who was last. Each moment of a rank counts
- * for one class, the most productive of those that apply.
+ * If only the coordinator has a timeline, its ticks show which rank was last. Each moment of a rank
+ * counts for one class, the most productive of those that apply.
  */
 #include "worker/timeline_report/analysis.h"
 
@@ -56,7 +56,7 @@ static int compare_rows(const void *left, const void *right)
     return x < y ? 1 : x > y ? -1 : compare(a->tensor, b->tensor);
 }
 
-/* How many of the ordered ops from the first on are the same collective. */
+/* Counts how many of the ordered ops from the first on are the same collective. */
 static size_t group_of(const struct hvd_tl_op *ops, size_t n)
 {
     size_t k = 1;
@@ -68,7 +68,7 @@ static size_t group_of(const struct hvd_tl_op *ops, size_t n)
 
 /* --- Clocks ----------------------------------------------------------------------------------- */
 
-/* The difference that the two timelines' own words about their beginning make. */
+/* Returns the offset that follows from the start times in the two timelines. */
 static int64_t said_offset(const struct hvd_tl_model *m, size_t rank)
 {
     const struct hvd_tl_rank *a = &m->ranks[0];
@@ -77,7 +77,7 @@ static int64_t said_offset(const struct hvd_tl_model *m, size_t rank)
     return a->epoch_us < 0 || b->epoch_us < 0 ? 0 : (b->epoch_us - a->epoch_us) * 1000;
 }
 
-/* The offset of one rank; found is room for as many numbers as there are ops. */
+/* Returns the offset of one rank; `found` has room for as many numbers as there are ops. */
 static int64_t find_offset(const struct hvd_tl_model *m, size_t rank, int64_t *found)
 {
     size_t n = 0;
@@ -110,13 +110,14 @@ static hvd_status_t find_offsets(const struct hvd_tl_model *m, struct hvd_tl_ana
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
-/* Who was the last to ask for a collective, and when, by the first rank's clock. */
+/* The rank that requested a collective last, and the time of its request by the first rank's clock.
+ */
 struct last {
     int64_t at_ns;
     int32_t rank; /* index of its timeline; n_ranks: it has none; -1: not known */
 };
 
-/* The timeline of a rank by the rank's number. */
+/* Returns the index of a rank's timeline; n_ranks if it has none. */
 static int32_t timeline_of(const struct hvd_tl_model *m, int64_t rank)
 {
     for (size_t i = 0; i < m->n_ranks; i++)
@@ -165,7 +166,8 @@ static hvd_status_t add_span(struct hvd_tl_rank *rank, struct hvd_tl_edge edge, 
     return st == HVD_OK ? hvd_tl_model_add_edge(rank, edge) : st;
 }
 
-/* One rank's part of a collective: the edges until it was agreed, and the sums of its tensor. */
+/* Adds one rank's part of a collective: the edges until the agreement, and the sums of its tensor.
+ */
 static hvd_status_t add_part(struct hvd_tl_model *m, struct hvd_tl_analysis *a,
                              const struct hvd_tl_op *op, struct last last)
 {
@@ -210,15 +212,15 @@ static hvd_status_t add_groups(struct hvd_tl_model *m, struct hvd_tl_analysis *a
     return st;
 }
 
-/* When a collective ended, by the first rank's clock. */
+/* Returns when a collective ended, by the first rank's clock. */
 static int64_t end_of(const struct hvd_tl_analysis *a, const struct hvd_tl_op *op)
 {
     return op->done_ns + a->shares[op->rank].offset_ns;
 }
 
 /*
- * Which ranks' last collectives ended first and last, and how far apart they did. It is no distance
- * when both are the same collective: then one of the ranks, or its clock, was only late.
+ * Finds the ranks whose last collectives ended first and last, and the time between. Ignores it if
+ * both are the same collective: then one of the ranks, or its clock, was only late.
  */
 static hvd_status_t find_ends(const struct hvd_tl_model *m, struct hvd_tl_analysis *a)
 {
@@ -250,13 +252,13 @@ static hvd_status_t find_ends(const struct hvd_tl_model *m, struct hvd_tl_analys
 
 /* --- Steps ------------------------------------------------------------------------------------ */
 
-/* An op by when it was asked for. */
+/* An op by the time of its request. */
 struct asked {
     int64_t at_ns;
     uint32_t tensor;
 };
 
-/* The steps of a rank: one ends where a tensor comes again. */
+/* The steps of a rank. A step ends when a tensor repeats. */
 struct steps {
     struct hvd_tl_rank *rank;
     struct asked *asked; /* room for all ops */
@@ -266,7 +268,7 @@ struct steps {
     size_t n_starts;
 };
 
-/* The handing out of a step: from one of what was asked for to another. */
+/* Adds the time in which the program submitted a step's tensors, from one request to another. */
 static hvd_status_t add_handing_out(struct steps *s, size_t from, size_t to)
 {
     const struct hvd_tl_edge edge = {
@@ -275,7 +277,7 @@ static hvd_status_t add_handing_out(struct steps *s, size_t from, size_t to)
     return add_span(s->rank, edge, s->asked[to].at_ns);
 }
 
-/* Goes through what a rank asked for, in the order of time. */
+/* Divides the requests of a rank, in the order of time, into steps. */
 static hvd_status_t cut_steps(struct steps *s)
 {
     hvd_status_t st = HVD_OK;
@@ -297,7 +299,7 @@ static hvd_status_t cut_steps(struct steps *s)
     return st == HVD_OK && s->n > 0 ? add_handing_out(s, first, s->n - 1) : st;
 }
 
-/* The step whose length is the middle one. */
+/* Chooses the step of median length. */
 static void choose_step(struct hvd_tl_analysis *a, const struct steps *s, int64_t *lengths)
 {
     const size_t n = s->n_starts > 0 ? s->n_starts - 1 : 0;
@@ -342,12 +344,12 @@ static hvd_status_t find_steps(struct hvd_tl_model *m, struct hvd_tl_analysis *a
 
 /* --- Sums ------------------------------------------------------------------------------------- */
 
-/* What is so at a moment of a rank. */
+/* The classes that apply at a moment of a rank. */
 struct sweep {
     struct hvd_tl_analysis *a;
     size_t rank;
     int64_t n_open[HVD_TL_ALL];
-    int64_t *n_blamed; /* by timeline, the last is for ranks without one */
+    int64_t *n_blamed; /* by timeline; the last entry is for ranks without one */
     int64_t at_ns;
 };
 
@@ -359,7 +361,7 @@ static uint8_t class_now(const struct sweep *s)
     return HVD_TL_IDLE;
 }
 
-/* The part of a stretch that lies within the typical step. */
+/* Adds the part of a stretch that lies within the typical step. */
 static hvd_status_t add_stretch(struct sweep *s, struct hvd_tl_stretch stretch)
 {
     struct hvd_tl_share *share = &s->a->shares[s->rank];
@@ -391,7 +393,7 @@ static hvd_status_t add_stretch(struct sweep *s, struct hvd_tl_stretch stretch)
     return HVD_OK;
 }
 
-/* What was so until now goes into the sums. */
+/* Adds the time until to_ns to the sums of the classes that apply. */
 static hvd_status_t account(struct sweep *s, int64_t to_ns)
 {
     struct hvd_tl_analysis *a = s->a;

@@ -3,7 +3,7 @@
 
 #include "worker/timeline_report/model.h"
 
-/* Ranks of a collective that agreed further apart are not of the same one. */
+/* Ranks whose agreements are further apart than this did not take part in the same collective. */
 #define HVD_TL_SAME_MAX_NS INT64_C(200000000)
 
 /* A stretch of the typical step in which one class counted. */
@@ -11,14 +11,14 @@ struct hvd_tl_stretch {
     int64_t from_ns;
     int64_t to_ns;
     uint8_t class_;
-    bool is_backward; /* or handing out, where nothing is marked */
+    bool is_backward; /* or handing out, if no backward pass is marked */
 };
 
-/* Where the time of a rank went. */
+/* The time of a rank by class. */
 struct hvd_tl_share {
     int64_t ns[HVD_TL_CLASSES];
     int64_t beside_ns;           /* of the moving: while backward ran */
-    int64_t offset_ns;           /* added to the rank's clock to make it that of the first */
+    int64_t offset_ns;           /* to add to the rank's clock to get the first rank's */
     struct hvd_tl_stretch *step; /* owned: the typical step; times of the first rank's clock */
     size_t n_step;
     size_t _step_capacity;
@@ -33,30 +33,29 @@ struct hvd_tl_row {
     double queued_ns;
     double moving_ns;
     double bytes;
-    int64_t n_sized; /* whose bytes are said */
+    int64_t n_sized; /* those whose bytes the timeline records */
 };
 
-/* What a report says. */
+/* The results of a report. */
 struct hvd_tl_analysis {
     struct hvd_tl_share *shares; /* owned, one per timeline */
     double *waited_ns; /* owned: [waiter * (n + 1) + for whom]; column n: ranks without timeline */
-    int64_t *n_last;   /* owned: how often a rank was the last to ask; as above */
+    int64_t *n_last;   /* owned: how often a rank was the last to request; as above */
     struct hvd_tl_row *rows; /* owned, the most time first */
     size_t n_rows;
     size_t n_ranks;
-    int64_t n_groups; /* collectives that are compared between ranks */
-    int64_t n_odd;    /* those whose ranks do not fit together: events are missing */
+    int64_t n_groups; /* collectives that were compared between ranks */
+    int64_t n_odd;    /* those whose ranks do not match: events are missing */
     int64_t n_steps;
     int64_t step_from_ns; /* the typical step; equal: there is none */
     int64_t step_to_ns;
-    size_t ends_first; /* the timeline whose last collective ends first */
-    size_t ends_last;  /* and last */
-    int64_t
-        ends_apart_ns; /* and the time between; 0: that is the same collective, or there is none */
-    bool has_backward; /* beside_ns is about marks, not about the handing out of tensors */
+    size_t ends_first;     /* the timeline whose last collective ends first */
+    size_t ends_last;      /* and last */
+    int64_t ends_apart_ns; /* the time between; 0: it is the same collective, or there is none */
+    bool has_backward; /* beside_ns counts marked backward passes, not the handing out of tensors */
 };
 
-/* Computes all of it; adds edges to the model and orders what is in it. HVD_ERR_NOMEM. */
+/* Computes all results. Adds edges to the model and sorts its contents. HVD_ERR_NOMEM. */
 hvd_status_t hvd_tl_analysis_make(struct hvd_tl_model *model, struct hvd_tl_analysis *out);
 
 /* Frees everything; a zeroed struct is legal. */

@@ -1,6 +1,6 @@
 /*
- * The head of the report: the program, the job, its hosts with their ranks, the files and where the
- * page comes from. What a timeline does not say is left out: those of older versions and of Horovod
+ * The head of the report: the program, the job, its hosts with their ranks, the files and the
+ * origin of the page. It omits parts that a timeline lacks: those of older versions and of Horovod
  * name no program and no host.
  */
 #include <inttypes.h>
@@ -30,7 +30,7 @@ hvd_status_t hvd_tl_head_escaped(struct hvd_buf *out, const char *text)
     return st;
 }
 
-/* A term of the list, whose text follows; the one before it ends. */
+/* Begins a term of the list, whose text follows, and ends the one before it. */
 static hvd_status_t begin_term(const struct hvd_tl_page_out *p, const char *term)
 {
     return hvd_buf_printf(p->out, "<dt>%s</dt><dd>", term);
@@ -43,7 +43,7 @@ static hvd_status_t end_term(const struct hvd_tl_page_out *p, hvd_status_t st)
 
 /* --- The program ------------------------------------------------------------------------------ */
 
-/* The first timeline with the same program as this one; this one, where none comes before it. */
+/* Returns the first timeline with the same program as the i-th one. */
 static size_t first_with_program(const struct hvd_tl_model *m, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -52,7 +52,7 @@ static size_t first_with_program(const struct hvd_tl_model *m, size_t i)
     return i;
 }
 
-/* The programs of the timelines, each once; *n: how many. Appends nothing to a NULL out. */
+/* Lists the programs of the timelines, each once; *n: how many. Appends nothing if out is NULL. */
 static hvd_status_t list_programs(const struct hvd_tl_model *m, struct hvd_buf *out, size_t *n)
 {
     hvd_status_t st = HVD_OK;
@@ -103,7 +103,7 @@ static hvd_status_t put_programs(const struct hvd_tl_page_out *p)
 
 /* --- The job ---------------------------------------------------------------------------------- */
 
-/* The moment that the first timeline began; nothing where none says it. */
+/* Writes when the first timeline began; nothing if no timeline has its start time. */
 static hvd_status_t put_beginning(const struct hvd_tl_page_out *p)
 {
     int64_t first_us = -1;
@@ -136,7 +136,7 @@ static hvd_status_t put_job(const struct hvd_tl_page_out *p)
 
 /* --- Its hosts -------------------------------------------------------------------------------- */
 
-/* A host, the n-th one, and the beginning of its ranks. */
+/* Writes the n-th host, and the beginning of its list of ranks. */
 static hvd_status_t begin_host(const struct hvd_tl_page_out *p, const char *host, size_t n,
                                bool has_several)
 {
@@ -147,7 +147,7 @@ static hvd_status_t begin_host(const struct hvd_tl_page_out *p, const char *host
     return st == HVD_OK ? hvd_buf_puts(p->out, has_several ? " (ranks " : " (rank ") : st;
 }
 
-/* All hosts, as the timeline of rank 0 lists them; *n: how many. */
+/* Writes all hosts, as the timeline of rank 0 lists them; *n: how many. */
 static hvd_status_t put_rank_hosts(const struct hvd_tl_page_out *p, size_t *n)
 {
     const struct hvd_tl_host *hosts = p->m->hosts;
@@ -170,7 +170,7 @@ static hvd_status_t put_rank_hosts(const struct hvd_tl_page_out *p, size_t *n)
     return st;
 }
 
-/* The next timeline from i on that is of that host; n_ranks: none. */
+/* Returns the next timeline of that host, from i on; n_ranks: none. */
 static size_t next_of_host(const struct hvd_tl_model *m, size_t i, const char *host)
 {
     while (i < m->n_ranks && strcmp(m->ranks[i].host, host) != 0)
@@ -178,7 +178,7 @@ static size_t next_of_host(const struct hvd_tl_model *m, size_t i, const char *h
     return i;
 }
 
-/* The ranks of the timelines of a host, from the first one on, in ranges. */
+/* Writes the ranks of a host's timelines as ranges, from the first one on. */
 static hvd_status_t put_ranks_of(const struct hvd_tl_page_out *p, size_t first)
 {
     const struct hvd_tl_model *m = p->m;
@@ -201,7 +201,7 @@ static hvd_status_t put_ranks_of(const struct hvd_tl_page_out *p, size_t first)
     return st == HVD_OK ? hvd_buf_puts(p->out, ")") : st;
 }
 
-/* The hosts that the timelines themselves name; *n: how many. */
+/* Writes the hosts that the timelines themselves name; *n: how many. */
 static hvd_status_t put_own_hosts(const struct hvd_tl_page_out *p, size_t *n)
 {
     const struct hvd_tl_model *m = p->m;

@@ -1,9 +1,9 @@
 /*
- * From the records of a timeline to what happened: each lane (a tensor) is a stack of what is open,
+ * Builds the model from the records of a timeline. Each lane (a tensor) is a stack of open records,
  *
  *     NEGOTIATE_x, closed before   x [ QUEUE | MEMCPY_... | MPI_x ... ]
  *
- * from which the times of each collective and the edges of the classes are taken.
+ * from which it takes the times of each collective and the edges of the classes.
  */
 #include "worker/timeline_report/model.h"
 
@@ -17,12 +17,12 @@
 
 #define OPEN_MAX 8
 #define NEVER INT64_MIN
-#define BACK_NS INT64_C(200000000) /* a clock that goes back further has jumped */
+#define BACK_NS INT64_C(200000000) /* a larger step back means that the clock jumped */
 #define NO_CLASS HVD_TL_ALL
 
 enum level { LEVEL_NONE, LEVEL_NEGOTIATION, LEVEL_OPERATION, LEVEL_ACTIVITY, LEVEL_MARK };
 
-/* A process of the trace while it is read. */
+/* A process of the trace during reading. */
 struct lane {
     int64_t pid;
     uint32_t tensor; /* number + 1; 0: it has no name */
@@ -34,7 +34,7 @@ struct lane {
     uint8_t class_[OPEN_MAX];
 };
 
-/* The reading of one timeline. */
+/* The state of reading one timeline. */
 struct reading {
     struct hvd_tl_model *model;
     struct hvd_tl_rank *rank;
@@ -43,11 +43,11 @@ struct reading {
     size_t n_lanes;
     size_t size;
     int64_t at_ns;     /* of the record before */
-    bool is_described; /* a record says what the trace is of */
-    bool has_rank;     /* and of which rank: only this library does, and it ends its files */
+    bool is_described; /* a record describes the trace */
+    bool has_rank;     /* and names its rank: only this library does, and it ends its files */
 };
 
-/* Room for one more of n; NULL when out of memory. */
+/* Grows an array for one more than n items. NULL when out of memory. */
 static void *grow(void *items, size_t n, size_t *capacity, size_t size)
 {
     void *more;
@@ -103,7 +103,7 @@ static hvd_status_t rehash(struct hvd_tl_model *m)
     return HVD_OK;
 }
 
-/* The number of the tensor of that name, which is made when it is new. */
+/* Finds or creates the tensor of that name, and stores its number. */
 static hvd_status_t intern(struct hvd_tl_model *m, const char *name, uint32_t *out)
 {
     const uint64_t hash = hash_of(name);
@@ -161,7 +161,7 @@ static hvd_status_t grow_lanes(struct reading *r)
     return HVD_OK;
 }
 
-/* The lane of a process, made when it is new; NULL when out of memory. */
+/* Finds or creates the lane of a process. NULL when out of memory. */
 static struct lane *get_lane(struct reading *r, int64_t pid)
 {
     struct lane *lane;
@@ -178,7 +178,7 @@ static struct lane *get_lane(struct reading *r, int64_t pid)
 
 /* --- Records ---------------------------------------------------------------------------------- */
 
-/* What an activity of a collective is, by its name. */
+/* Returns the class of an activity of a collective, by its name. */
 static uint8_t class_of(const char *name)
 {
     if (hvd_str_equal(name, "QUEUE") || hvd_str_has_prefix(name, "WAIT_FOR"))
@@ -220,7 +220,7 @@ static hvd_status_t begin(struct reading *r, struct lane *lane, const struct hvd
     uint8_t level = LEVEL_OPERATION;
     uint8_t class_ = NO_CLASS;
 
-    if (lane->n_open >= OPEN_MAX) /* its end will be missed, too */
+    if (lane->n_open >= OPEN_MAX) /* drops records that are nested deeper */
         return HVD_OK;
     if (is_backward(e->name)) {
         level = LEVEL_MARK;
@@ -241,7 +241,8 @@ static hvd_status_t begin(struct reading *r, struct lane *lane, const struct hvd
     return add_edge(r, class_, e->at_ns, 1);
 }
 
-/* A clock that goes back within a collective makes its parts empty, and none of them negative. */
+/* Orders the times of a collective, so that a clock that goes back makes parts empty, but none
+ * negative. */
 static void put_in_order(struct hvd_tl_op *op)
 {
     op->agreed_ns = op->agreed_ns > op->asked_ns ? op->agreed_ns : op->asked_ns;
@@ -249,7 +250,7 @@ static void put_in_order(struct hvd_tl_op *op)
     op->done_ns = op->done_ns > op->moving_ns ? op->done_ns : op->moving_ns;
 }
 
-/* A collective has come to its end. */
+/* Adds a collective that has ended. */
 static hvd_status_t add_op(struct reading *r, struct lane *lane, const struct hvd_tl_event *e)
 {
     struct hvd_tl_model *m = r->model;
@@ -288,14 +289,15 @@ static hvd_status_t end(struct reading *r, struct lane *lane, const struct hvd_t
     return st;
 }
 
-/* The job has that rank. */
+/* Counts a rank of the job. */
 static void see_rank(struct hvd_tl_model *model, int64_t rank)
 {
     if (rank >= model->n_job)
         model->n_job = rank + 1;
 }
 
-/* "3": the coordinator knows that rank 3 has the tensor. Else it is a mark with a length. */
+/* Handles a record with a length. "3" means that the coordinator has rank 3's request for the
+ * tensor; other names are marks. */
 static hvd_status_t tick(struct reading *r, struct lane *lane, const struct hvd_tl_event *e)
 {
     const int64_t range[2] = {0, INT32_MAX};
@@ -326,14 +328,14 @@ static void mark(struct hvd_tl_rank *rank, const struct hvd_tl_event *e)
     if (strcmp(e->name, "STALLED") != 0 && strcmp(e->name, "LOST") != 0 &&
         strcmp(e->name, "FAILED") != 0)
         return;
-    if (strstr(e->text, "called horovod_shutdown")) /* the job's end, as another rank sees it */
+    if (strstr(e->text, "called horovod_shutdown")) /* another rank's orderly end */
         return;
     rank->n_stalls++;
     if (rank->trouble[0] == '\0')
         (void)snprintf(rank->trouble, sizeof(rank->trouble), "%.16s: %.200s", e->name, e->text);
 }
 
-/* Where some of the job's ranks are. */
+/* Adds the host of some of the job's ranks. */
 static hvd_status_t add_host(struct hvd_tl_model *m, const struct hvd_tl_event *e)
 {
     struct hvd_tl_host *hosts = grow(m->hosts, m->n_hosts, &m->_hosts_capacity, sizeof(*hosts));
@@ -347,7 +349,7 @@ static hvd_status_t add_host(struct hvd_tl_model *m, const struct hvd_tl_event *
     return host->host && host->ranks ? HVD_OK : HVD_ERR_NOMEM;
 }
 
-/* A record about the rank that writes the trace, or about ranks of the job. */
+/* Handles a record about the rank that writes the trace, or about ranks of the job. */
 static hvd_status_t describe_job(struct reading *r, const struct hvd_tl_event *e)
 {
     if (e->host[0] && e->ranks[0])
@@ -361,7 +363,7 @@ static hvd_status_t describe_job(struct reading *r, const struct hvd_tl_event *e
     return HVD_OK;
 }
 
-/* A record about the trace: who writes it, since when, or the name of a tensor. */
+/* Handles a record about the trace: its writer, its start, or the name of a tensor. */
 static hvd_status_t describe(struct reading *r, const struct hvd_tl_event *e)
 {
     struct lane *lane;
@@ -394,7 +396,7 @@ static hvd_status_t add_event(struct reading *r, const struct hvd_tl_event *e)
 
     if (e->phase == 'M' || e->pid < 0)
         return e->phase == 'M' && e->pid >= 0 ? describe(r, e) : HVD_OK;
-    if (e->phase != 'X') { /* other writers' stand where they end */
+    if (e->phase != 'X') { /* other writers put those at their end */
         r->rank->n_back += r->rank->n_events > 0 && e->at_ns < r->at_ns - BACK_NS;
         r->at_ns = e->at_ns;
     }

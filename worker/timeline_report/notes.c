@@ -1,7 +1,7 @@
 /*
- * What makes the numbers of a report less sure: records that are damaged or missing, a file that
- * breaks off, collectives without an end, a clock that went back, and ranks that do not fit
- * together. A note stands only where there is something to be said.
+ * The notes about doubtful numbers of a report: damaged or missing records, an incomplete file,
+ * collectives without an end, a clock that went back, and ranks that do not match. The page has
+ * only the notes that apply.
  */
 #include <inttypes.h>
 
@@ -15,7 +15,7 @@ static bool is_noted(const struct hvd_tl_rank *rank)
            rank->is_cut;
 }
 
-/* ", 3 records could not be read"; nothing where there are none. */
+/* Appends a count, such as ", 3 records could not be read"; nothing if it is 0. */
 static hvd_status_t put_count(const struct hvd_tl_page_out *p, int64_t n, const char *one,
                               const char *several, bool *is_first)
 {
@@ -57,7 +57,7 @@ static hvd_status_t put_rank_note(const struct hvd_tl_page_out *p, size_t i)
     return st == HVD_OK ? hvd_buf_puts(p->out, "</p>\n") : st;
 }
 
-/* The ranks whose last collectives ended first and last. */
+/* Appends a note about ranks whose last collectives ended far apart. */
 static hvd_status_t put_ends(const struct hvd_tl_page_out *p)
 {
     const struct hvd_tl_analysis *a = p->a;

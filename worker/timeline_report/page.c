@@ -1,7 +1,7 @@
 /*
- * The report as a page: bars of where the time went, the typical step as a picture, who was waited
- * for, and the tensors that took the most. Everything is in the page itself, without scripts; what
- * comes from a timeline is escaped.
+ * Writes the report as a page: bars of the time by class, the typical step as a picture, which
+ * ranks waited for which, and the most expensive tensors. The page needs no other file and no
+ * scripts. It escapes all text from timelines.
  */
 #include "worker/timeline_report/page.h"
 
@@ -64,7 +64,7 @@ static int64_t span_of(const struct hvd_tl_rank *rank)
     return rank->last_ns - rank->first_ns;
 }
 
-/* The colours, their names and what they mean. */
+/* Writes the legend: the colours, their names and meanings. */
 static hvd_status_t put_key(const struct hvd_tl_page_out *p)
 {
     hvd_status_t st = hvd_buf_puts(p->out, "<ul class=\"key full\">");
@@ -222,7 +222,7 @@ hvd_status_t hvd_tl_page(const struct hvd_tl_model *model, const struct hvd_tl_a
         st = hvd_buf_puts(out, hvd_tl_style);
     if (st == HVD_OK)
         st = hvd_buf_puts(out, "</head><body><main>\n");
-    /* Without a collective there are a summary, the head and what is missing. */
+    /* Without a collective the page has only a summary, the head and the notes. */
     for (size_t i = 0; i < (model->n_ops > 0 ? n_sections : 3) && st == HVD_OK; i++)
         st = sections[i](&p);
     if (st == HVD_OK && model->n_ops > 0)

@@ -3,7 +3,7 @@
 
 #include "worker/timeline_report/page.h"
 
-/* The page that is being written, and what about. */
+/* The page under construction, and its data. */
 struct hvd_tl_page_out {
     const struct hvd_tl_model *m;
     const struct hvd_tl_analysis *a;
@@ -11,7 +11,7 @@ struct hvd_tl_page_out {
     struct hvd_buf *out;
 };
 
-/* How the page shows a class of time: CSS class, name, name where there is little room. */
+/* The form of a class of time in the page: CSS class, name, short name for narrow columns. */
 struct hvd_tl_kind {
     const char *id;
     const char *name;
@@ -24,38 +24,38 @@ extern const struct hvd_tl_kind hvd_tl_kinds[HVD_TL_CLASSES];
 /* The style sheet. Text is never below 11 px, and no part but a .scroll is wider than the page. */
 extern const char hvd_tl_style[];
 
-/* Appends a text with what means something in HTML escaped. Fails as hvd_buf_add does. */
+/* Appends a text and escapes HTML's special characters. Fails as hvd_buf_add does. */
 hvd_status_t hvd_tl_head_escaped(struct hvd_buf *out, const char *text);
 
-/* Appends a time with three digits that matter: "1.23 ms". Failures as above. */
+/* Appends a time with three significant digits: "1.23 ms". Failures as above. */
 hvd_status_t hvd_tl_page_time(struct hvd_buf *out, double ns);
 
-/* Appends the name of the i-th timeline, "rank 3"; the one behind the last is all that have none.
- * Failures as above. */
+/* Appends the name of the i-th timeline, "rank 3"; the index behind the last one stands for all
+ * ranks without a timeline. Failures as above. */
 hvd_status_t hvd_tl_page_rank(const struct hvd_tl_page_out *p, size_t i);
 
-/* The part in percent; 0 of nothing. */
+/* Returns the part in percent; 0 if the whole is 0. */
 double hvd_tl_page_percent(double part, double whole);
 
-/* Appends the beginning of the page's title, "train.py: "; nothing where no program is known.
- * Failures as above. */
+/* Appends the beginning of the page's title, "train.py: "; nothing if no program is known. Failures
+ * as above. */
 hvd_status_t hvd_tl_head_title(const struct hvd_tl_page_out *p);
 
-/* Appends which job it is about, on which hosts, where its timelines came from, and where and when
- * the page was made. Failures as above. */
+/* Appends the description of the job: its hosts, the files of its timelines, and where and when the
+ * page was made. Failures as above. */
 hvd_status_t hvd_tl_head_about(const struct hvd_tl_page_out *p);
 
-/* Appends what makes the numbers less sure; nothing where nothing does. Failures as above. */
+/* Appends the notes about doubtful numbers, if any apply. Failures as above. */
 hvd_status_t hvd_tl_notes_put(const struct hvd_tl_page_out *p);
 
-/* Appends the typical step as a picture; nothing where there is none. Failures as above, and
+/* Appends the typical step as a picture; nothing if there is none. Failures as above, and
  * HVD_ERR_NOMEM. */
 hvd_status_t hvd_tl_picture_step(const struct hvd_tl_page_out *p);
 
-/* Appends who waited for whom. Failures as above. */
+/* Appends the table of which rank waited for which. Failures as above. */
 hvd_status_t hvd_tl_waits_put(const struct hvd_tl_page_out *p);
 
-/* Appends the tensors that took the most. Failures as above. */
+/* Appends the table of the most expensive tensors. Failures as above. */
 hvd_status_t hvd_tl_tensors_put(const struct hvd_tl_page_out *p);
 
 #endif

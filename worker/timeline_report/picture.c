@@ -1,13 +1,12 @@
 /*
- * The typical step as a picture: a lane for each rank over an axis of time. Places along the axis
- * are parts of its length, so that the picture is as wide as the page; letters keep their size:
+ * The typical step as a picture: a lane for each rank over an axis of time. Positions along the
+ * axis are fractions of its length, so that the picture is as wide as the page; letters keep their
+ * size:
  *
  *     rank 0  |mo|  id  |  mo  |     the lanes: an image of SCALE by a line for each rank,
  *     rank 1  |wa|  id  |wa| mo|     stretched to the width
  *             +----+----+----+--
  *             0   0.2  0.4  0.6 ms   the axis, below and over them
- *
- * A lane has at most CELLS parts, however many events the step has.
  */
 #include <math.h>
 #include <string.h>
@@ -19,19 +18,19 @@
 #define CELLS 1000
 #define SCALE 1000.0
 #define LANE 22
-#define THINNEST 0.005 /* what is thinner cannot be seen, and is printed as 0.00 */
+#define THINNEST 0.005 /* thinner parts are invisible, and printed as 0.00 */
 #define TICKS 6
 
-/* What a rank's lane shows. */
+/* The contents of a rank's lane. */
 struct lane {
     const struct hvd_tl_stretch *parts;
-    struct hvd_tl_stretch *owned; /* of parts, where they are cells */
+    struct hvd_tl_stretch *owned; /* the parts if they are cells; else NULL */
     size_t n;
 };
 
 /* --- Lanes ------------------------------------------------------------------------------------ */
 
-/* What there is of each class in a cell. */
+/* The time of each class in a cell. */
 struct cell {
     int64_t ns[HVD_TL_CLASSES];
     int64_t green_ns;
@@ -42,13 +41,13 @@ static int64_t step_of(const struct hvd_tl_page_out *p)
     return p->a->step_to_ns - p->a->step_from_ns;
 }
 
-/* Where a cell begins; its number is at most CELLS. */
+/* Returns where a cell begins; its number is at most CELLS. */
 static int64_t begin_of(const struct hvd_tl_page_out *p, size_t cell)
 {
     return p->a->step_from_ns + (int64_t)((double)step_of(p) * (double)cell / CELLS);
 }
 
-/* Shares a stretch out to the cells from *at on; *at becomes the cell in which it ends. */
+/* Distributes a stretch over the cells from *at on; *at becomes the cell in which it ends. */
 static void share_out(const struct hvd_tl_page_out *p, const struct hvd_tl_stretch *s,
                       struct cell *cells, size_t *at)
 {
@@ -66,7 +65,7 @@ static void share_out(const struct hvd_tl_page_out *p, const struct hvd_tl_stret
     }
 }
 
-/* The part that a cell is shown as: of the class that has most of it. */
+/* Returns the part that stands for a cell: of the class with the most time in it. */
 static struct hvd_tl_stretch part_of(const struct hvd_tl_page_out *p, const struct cell *cell,
                                      size_t at)
 {
@@ -83,7 +82,7 @@ static struct hvd_tl_stretch part_of(const struct hvd_tl_page_out *p, const stru
     return part;
 }
 
-/* A rank's lane: its stretches as they are, or where there are too many of them, cells. */
+/* Makes a rank's lane of its stretches, or of cells if there are too many stretches. */
 static hvd_status_t make_lane(const struct hvd_tl_page_out *p, size_t i, struct lane *lane)
 {
     const struct hvd_tl_share *share = &p->a->shares[i];
@@ -112,7 +111,8 @@ static bool is_kind(const struct hvd_tl_stretch *part, size_t kind)
     return kind == HVD_TL_BACKWARD ? part->is_backward : part->class_ == kind;
 }
 
-/* The next run of parts of one kind from *at on, as places on the scale; false: there is none. */
+/* Finds the next run of parts of one kind from *at on, as positions on the scale; false: there is
+ * none. */
 static bool next_run(const struct hvd_tl_page_out *p, const struct lane *lane, size_t kind,
                      size_t *at, double run[2])
 {
@@ -139,7 +139,7 @@ static bool next_run(const struct hvd_tl_page_out *p, const struct lane *lane, s
     return false;
 }
 
-/* All of one kind in the i-th lane. */
+/* Writes all runs of one kind in the i-th lane. */
 static hvd_status_t put_kind(const struct hvd_tl_page_out *p, const struct lane *lane, size_t i,
                              size_t kind)
 {
@@ -162,7 +162,7 @@ static hvd_status_t put_kind(const struct hvd_tl_page_out *p, const struct lane 
     return st == HVD_OK && !is_first ? hvd_buf_puts(p->out, "\"/>") : st;
 }
 
-/* Whether the picture has a green line anywhere. */
+/* Returns whether the picture has a green line anywhere. */
 static bool has_green(const struct hvd_tl_page_out *p, const struct lane *lanes, size_t n)
 {
     double run[2];
@@ -207,7 +207,7 @@ static hvd_status_t put_lanes(const struct hvd_tl_page_out *p, const struct lane
 
 /* --- The axis --------------------------------------------------------------------------------- */
 
-/* 1, 2 or 5 times a power of ten, so that at most TICKS of them fit behind 0. */
+/* Returns 1, 2 or 5 times a power of ten, so that at most TICKS of them fit behind 0. */
 static double tick_of(double length)
 {
     const double least = length / TICKS;
@@ -216,7 +216,7 @@ static double tick_of(double length)
     return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
 }
 
-/* Lines through the lanes with their times below them, all in one unit, and what they are. */
+/* Writes lines through the lanes with their times below, all in one unit, and the unit's name. */
 static hvd_status_t put_axis(const struct hvd_tl_page_out *p, size_t n)
 {
     static const char *const units[] = {"ns", "&micro;s", "ms", "s"};

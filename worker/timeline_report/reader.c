@@ -1,7 +1,7 @@
 /*
- * Reads the records of a timeline, one by one. They are objects in a JSON array, but the array may
- * lack its end (the writer was killed) and Horovod puts names into it as they are, so a record that
- * cannot be read is counted, and reading goes on with the next line.
+ * Reads the records of a timeline, one by one. They are objects in a JSON array. The array may lack
+ * its end (the writer was killed), and Horovod does not escape names in it. So the reader counts a
+ * record that it cannot parse, and continues with the next line.
  */
 #include "worker/timeline_report/reader.h"
 
@@ -15,8 +15,8 @@ struct scan {
     const char *at;
     const char *end;
     struct hvd_tl_event *event;
-    int64_t width; /* bytes of an element of the tensor; 0: not said */
-    int64_t count; /* elements; -1: not said */
+    int64_t width; /* bytes of an element of the tensor; 0: not known */
+    int64_t count; /* elements; -1: not known */
 };
 
 static void skip_space(struct scan *s)
@@ -34,7 +34,7 @@ static bool take(struct scan *s, char c)
     return true;
 }
 
-/* The four digits of an escape; -1 when they are none. */
+/* Reads the four digits of an escape; -1 if they are none. */
 static int32_t hex4(struct scan *s)
 {
     static const char digits[] = "0123456789abcdef";
@@ -78,7 +78,7 @@ static size_t encode(int32_t code, char out[4])
     return 4;
 }
 
-/* What stands behind a backslash; 0 when that is no escape. */
+/* Decodes the escape behind a backslash; 0 if it is none. */
 static size_t unescape(struct scan *s, char out[4])
 {
     static const char from[] = "\"\\/bfnrt";
@@ -106,7 +106,7 @@ static size_t unescape(struct scan *s, char out[4])
     return encode(code, out);
 }
 
-/* A string into out, cut at its size; out may be NULL. */
+/* Reads a string into out, cut at its size; out may be NULL. */
 static bool take_string(struct scan *s, char *out, size_t size)
 {
     size_t len = 0;
@@ -135,7 +135,8 @@ static bool take_string(struct scan *s, char *out, size_t size)
     return s->at < s->end && *s->at++ == '"';
 }
 
-/* A decimal number in thousandths, cut off there; false when it is none, or too large. */
+/* Reads a decimal number in thousandths and truncates it. Returns false if it is none, or too
+ * large. */
 static bool take_thousandths(struct scan *s, int64_t *out)
 {
     int64_t value = 0;
@@ -161,7 +162,7 @@ static bool take_thousandths(struct scan *s, int64_t *out)
     return true;
 }
 
-/* A time in microseconds; one that no job lasts is taken for the longest. */
+/* Reads a time in microseconds, and clamps it to TIME_MAX_NS. */
 static bool take_time(struct scan *s, int64_t *out_ns)
 {
     int64_t ns = 0;
@@ -215,7 +216,7 @@ static bool skip_value(struct scan *s, int depth)
     return s->at > start;
 }
 
-/* Bytes of an element: what this library and Horovod call it. */
+/* Returns the bytes of an element, by the type names of this library and of Horovod. */
 static int64_t width_of(const char *dtype)
 {
     static const struct {
@@ -231,7 +232,7 @@ static int64_t width_of(const char *dtype)
     return 0;
 }
 
-/* The elements of "[2, 3]"; -1 when it is no shape. */
+/* Returns the number of elements of a shape such as "[2, 3]"; -1 if it is no shape. */
 static int64_t count_of(const char *shape)
 {
     struct scan s = {.at = shape, .end = shape + strlen(shape)};
@@ -250,15 +251,14 @@ static int64_t count_of(const char *shape)
     return count;
 }
 
-/* A string, or a value of another kind that is passed over: other writers may have fields of that
- * name. */
+/* Reads a string, or skips a value of another kind: other writers may use fields of that name. */
 static bool take_if_string(struct scan *s, char *out, size_t size)
 {
     skip_space(s);
     return s->at < s->end && *s->at == '"' ? take_string(s, out, size) : skip_value(s, 1);
 }
 
-/* Fields by which a record tells of a job. */
+/* Reads a field that describes the job. */
 static bool take_job(struct scan *s, const char *key)
 {
     struct hvd_tl_event *e = s->event;
@@ -339,7 +339,7 @@ static bool take_field(struct scan *s, const char *key)
     return skip_value(s, 1);
 }
 
-/* One record: an object of fields. */
+/* Reads one record: an object of fields. */
 static bool take_record(struct scan *s)
 {
     char key[64];

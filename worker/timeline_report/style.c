@@ -1,7 +1,7 @@
 /*
- * The style sheet of the report. A page is read on a telephone, beside an editor, on a wide screen
- * and on paper: what is wider than it scrolls within itself, labels keep their size, and colours
- * are framed where they do not stand out from the page by themselves.
+ * The style sheet of the report. People read a page on a telephone, beside an editor, on a wide
+ * screen and on paper. So wide parts scroll within the page, labels keep their size, and colours
+ * with little contrast have a frame.
  */
 #include "worker/timeline_report/page_internal.h"
 

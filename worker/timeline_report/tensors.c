@@ -1,4 +1,4 @@
-/* The tensors that took the most, as a table. A name that is long can be unfolded. */
+/* Writes the most expensive tensors as a table. A reader can unfold a long name. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,8 +6,8 @@
 
 #define ROWS_SHOWN 30
 #define NAME_SHOWN 96 /* bytes of a name that is not folded */
-#define NAME_BEGIN 56 /* and of one that is: its beginning */
-#define NAME_END 32   /* and its end, which tells most */
+#define NAME_BEGIN 56 /* of a folded name: its beginning */
+#define NAME_END 32   /* and its end, where most names differ */
 
 static hvd_status_t put_bytes(struct hvd_buf *out, double bytes)
 {
@@ -21,7 +21,7 @@ static hvd_status_t put_bytes(struct hvd_buf *out, double bytes)
     return hvd_buf_printf(out, "%.*f %s", bytes >= 100 || unit == 0 ? 0 : 1, bytes, units[unit]);
 }
 
-/* Where a character begins, at or before that byte. */
+/* Returns where a character begins, at or before that byte. */
 static size_t whole(const char *name, size_t at)
 {
     while (at > 0 && ((unsigned char)name[at] & 0xc0) == 0x80)

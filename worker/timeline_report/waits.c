@@ -1,6 +1,6 @@
 /*
- * Who waited for whom, as a table. It has columns for the ranks that were waited for the longest,
- * as many as a page of paper takes; the rest of the waiting is in one column.
+ * Writes which ranks waited for which as a table. It has columns for the ranks that others waited
+ * for the longest, as many as fit on a page of paper; one column has the rest of the waiting.
  */
 #include <string.h>
 
@@ -8,9 +8,9 @@
 
 #define LINES 32
 #define COLUMNS 8
-#define NARROW 3 /* columns that a telephone has room for */
+#define NARROW 3 /* columns that fit on a telephone */
 
-/* The ranks that have a column; the last number is for all that have none. */
+/* The ranks that have a column; the last entry is for all ranks without one. */
 struct columns {
     size_t rank[COLUMNS];
     size_t n;
@@ -27,7 +27,7 @@ static double waited_for(const struct hvd_tl_page_out *p, size_t k)
     return sum;
 }
 
-/* The rank without a column that was waited for the longest. */
+/* Returns the rank without a column that others waited for the longest. */
 static size_t next_column(const struct hvd_tl_page_out *p, const struct columns *c)
 {
     size_t most = p->a->n_ranks;
@@ -58,7 +58,7 @@ static void choose_columns(const struct hvd_tl_page_out *p, struct columns *c)
             c->has_others = c->has_others || waited_for(p, k) > 0 || p->a->n_last[k] > 0;
 }
 
-/* One rank that waited, and for whom. */
+/* Writes the row of one rank that waited. */
 static hvd_status_t put_waiter(const struct hvd_tl_page_out *p, size_t i, const struct columns *c)
 {
     const double *waited = &p->a->waited_ns[i * (p->a->n_ranks + 1)];
@@ -83,7 +83,7 @@ static hvd_status_t put_waiter(const struct hvd_tl_page_out *p, size_t i, const 
     return st == HVD_OK ? hvd_buf_puts(p->out, "</tr>\n") : st;
 }
 
-/* How often each was the last. */
+/* Writes the row of how often each rank was the last. */
 static hvd_status_t put_lasts(const struct hvd_tl_page_out *p, const struct columns *c)
 {
     int64_t others = p->a->n_last[p->a->n_ranks];
@@ -101,7 +101,7 @@ static hvd_status_t put_lasts(const struct hvd_tl_page_out *p, const struct colu
 
 static hvd_status_t put_heading(const struct hvd_tl_page_out *p, const struct columns *c)
 {
-    const bool is_wide = c->n + c->has_others > NARROW; /* it scrolls, by keys as well */
+    const bool is_wide = c->n + c->has_others > NARROW; /* it scrolls, also by keys */
     hvd_status_t st = hvd_buf_printf(
         p->out,
         "<div class=\"scroll\"%s><table class=\"fit\">\n<thead><tr><th scope=\"col\">who</th>",
