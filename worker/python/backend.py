@@ -1,7 +1,7 @@
-"""Builds the package: scikit-build-core, and where the C sources are.
+"""Builds the package with scikit-build-core, which needs the place of the C sources.
 
-In the repository they are two folders up. A source distribution has to carry them: it has a copy of what
-the build needs in source/.
+In the repository they are two folders up. A source distribution carries a copy of the files that the
+build needs in source/.
 """
 import os
 import pathlib
@@ -22,7 +22,7 @@ SOURCES = (".c", ".h", ".txt", ".map", ".in", ".cmake")
 
 
 def dynamic_metadata(field, settings=None):
-    """The version: that of Horovod's interface, which other packages ask for, and this release's, from VERSION."""
+    """Returns the version: that of Horovod's interface, which other packages require, and this release's, from VERSION."""
     del settings
     if field != "version":
         raise RuntimeError(f"only the version is dynamic, not {field}")

@@ -1,12 +1,11 @@
 /*
- * A program says the same of a tensor in each of its steps, mostly by the same objects: the name,
- * the reduction, the factors, the process set. What they mean is read once. An object that cannot
- * change and is kept means the same when it comes again, so that comparing addresses is enough.
+ * The argument cache. A program passes the same arguments for a tensor in each of its steps, mostly
+ * the same objects: the name, the reduction, the factors, the process set. The cache parses them
+ * once. It holds references to immutable objects, so the same address means the same value.
  *
- * One entry for each bucket, found by the address of the name. An entry is made when a name comes
- * twice in a row to its bucket: names that are made anew for each call cost nothing but that look.
- *
- * Called with the GIL held, which guards the table.
+ * Each bucket has one entry, found by the address of the name. The cache creates an entry when a
+ * name reaches its bucket twice in a row. So names that are new in each call cost only that
+ * comparison.
  */
 #include "worker/python/core/arg_cache.h"
 
@@ -18,13 +17,13 @@ struct entry {
     enum hvd_py_collective what;
     int n_args;
     PyObject *args[HVD_PY_ARGS_MAX]; /* references */
-    horovod_tensor_t tensor;         /* its name is text */
+    horovod_tensor_t tensor;         /* its name points to text */
     char text[];
 };
 
 static struct bucket {
     struct entry *entry;    /* owned; NULL: none */
-    const PyObject *before; /* the name that came last, which may be gone */
+    const PyObject *before; /* the last name, which may be freed already */
 } buckets[N_BUCKETS];
 
 static struct bucket *bucket_of(const PyObject *name)
@@ -62,7 +61,7 @@ static void forget(struct bucket *bucket)
     PyMem_Free(e);
 }
 
-/* Whether the object is of a type whose values do not change, and no other behind it. */
+/* Returns whether the object is of an immutable type that refers to no other object. */
 static bool is_constant(PyObject *object)
 {
     return PyUnicode_CheckExact(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object);
@@ -84,7 +83,7 @@ static struct entry *make_entry(const struct hvd_py_submission *s, const horovod
     memcpy(e->text, t->name, size);
     e->tensor = *t;
     e->tensor.name = e->text;
-    e->tensor.splits = NULL; /* a call's own */
+    e->tensor.splits = NULL; /* each call has its own */
     e->tensor.n_splits = 0;
     return e;
 }

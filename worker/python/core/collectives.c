@@ -1,7 +1,7 @@
 /*
- * The functions that submit tensors: positional arguments of Python's become a description, which
- * submission.c and group.c hand to the runtime. Nothing is done twice on the way: an allreduce in
- * place costs one look at the tensor and one at the name.
+ * The functions that submit tensors. They convert Python's positional arguments to a description,
+ * which submission.c and group.c pass to the runtime. No step is done twice on the way: an
+ * allreduce in place reads the tensor once and the name once.
  */
 #include "worker/python/core/collectives.h"
 
@@ -40,7 +40,7 @@ bool hvd_py_collectives_read_set(PyObject *number, int *out)
     return false;
 }
 
-/* In the runtime a factor of 0 stands for none. */
+/* Reads a factor. Rejects 0, because a factor of 0 means none in the runtime. */
 static bool read_factor(PyObject *number, double *out)
 {
     *out = PyFloat_AsDouble(number);
@@ -64,8 +64,8 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
     return true;
 }
 
-/* Whether a call said the same before; then there is nothing to read, else nothing is filled in.
- * The name is there, and what was said besides the tensors begins at args. */
+/* Looks for the arguments in the cache, and returns whether it has them. Otherwise initialises the
+ * description. s->name is set, and args are the arguments besides the tensors. */
 static inline bool recall(struct hvd_py_submission *s, PyObject *const *args, int n)
 {
     s->args = args;
@@ -210,8 +210,8 @@ PyObject *hvd_py_collectives_broadcast_async(PyObject *module, PyObject *const *
     return read_broadcasting(args, n_args, &s) ? hvd_py_submission_submit(&s) : NULL;
 }
 
-/* (what, name, n of a group, 0 for no group or -1 for one without tensors, set_id, reason in bytes)
- */
+/* (collective, name, n of a group, 0 for no group or -1 for one without tensors, set_id, reason in
+ * bytes) */
 PyObject *hvd_py_collectives_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s = {.tensor = {.size = sizeof(s.tensor), .op = HOROVOD_SUM}};
@@ -243,7 +243,7 @@ PyObject *hvd_py_collectives_refuse(PyObject *module, PyObject *const *args, Py_
 
 /* --- alltoall --------------------------------------------------------------------------------- */
 
-/* The nth of a tensor's integers; -1 when they are none. */
+/* Returns the nth of a tensor's integers; -1 if it has another type. */
 static int64_t split_of(const struct hvd_py_tensor *t, int i)
 {
     if (t->dtype == HOROVOD_INT64)
@@ -288,7 +288,7 @@ static int64_t *list_splits(PyObject *list, int *n)
     return NULL;
 }
 
-/* A tensor of integers, or a list or tuple of them; the caller frees the copy. NULL with an
+/* Reads a tensor of integers, or a list or tuple of them. The caller frees the copy. NULL with an
  * exception. */
 static int64_t *read_splits(PyObject *splits, int *n)
 {

@@ -2,9 +2,9 @@
 #define HVD_WORKER_PYTHON_CORE_CPYTHON_H
 
 /*
- * Python's stable ABI as of 3.9, and the little beside it that the extension needs. What is
- * declared here exists with this layout in every CPython since 3.8; it became part of the stable
- * ABI later (METH_FASTCALL and PyUnicode_AsUTF8AndSize in 3.10, the buffer protocol in 3.11).
+ * Python's stable ABI as of 3.9, and the few other declarations that the extension needs. They
+ * exist with this layout in every CPython since 3.8, but joined the stable ABI later: METH_FASTCALL
+ * and PyUnicode_AsUTF8AndSize in 3.10, the buffer protocol in 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
@@ -21,7 +21,7 @@ typedef PyObject *hvd_fastcall_fn(PyObject *module, PyObject *const *args, Py_ss
 typedef PyObject *hvd_fastcall_keywords_fn(PyObject *module, PyObject *const *args,
                                            Py_ssize_t n_args, PyObject *names);
 
-/* The UTF-8 of a str, which stays its own; NULL with an exception. */
+/* Returns the UTF-8 of a str, which keeps the ownership; NULL with an exception. */
 PyAPI_FUNC(const char *) PyUnicode_AsUTF8AndSize(PyObject *unicode, Py_ssize_t *size);
 
 #ifndef Py_bf_getbuffer
@@ -48,11 +48,11 @@ typedef struct bufferinfo {
 #define PyBUF_STRIDES (0x0010 | PyBUF_ND)
 #define PyBUF_RECORDS_RO (PyBUF_STRIDES | PyBUF_FORMAT)
 
-/* Whether it shows its memory so: 1 or 0. */
+/* Returns 1 if the object supports the buffer protocol, else 0. */
 PyAPI_FUNC(int) PyObject_CheckBuffer(PyObject *object);
 /* Fills view with the object's memory; -1 with an exception. */
 PyAPI_FUNC(int) PyObject_GetBuffer(PyObject *object, Py_buffer *view, int flags);
-/* Gives the memory back. */
+/* Releases the memory. */
 PyAPI_FUNC(void) PyBuffer_Release(Py_buffer *view);
 #endif
 

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /*
- * The binary interface of DLPack, as far as tensors in host memory need it: how array libraries of
- * Python hand memory to each other.
+ * The binary interface of DLPack, by which Python's array libraries share memory, as far as tensors
+ * in host memory need it.
  */
 
 #define HVD_DL_CPU 1
@@ -39,15 +39,15 @@ struct hvd_dl_tensor {
     uint64_t byte_offset;
 };
 
-/* What a capsule "dltensor" holds. */
+/* The content of a capsule "dltensor". */
 struct hvd_dl_managed {
     struct hvd_dl_tensor tensor;
     void *context;
     void (*deleter)(struct hvd_dl_managed *self);
 };
 
-/* What the capsule "dlpack_exchange_api" of a type holds, of DLPack 1.x: functions without a
- * capsule for each tensor. Those not called here have no type. */
+/* The content of the capsule "dlpack_exchange_api" of a type, from DLPack 1.x: functions that need
+ * no capsule for each tensor. Functions that are not called here have no type. */
 struct hvd_dl_exchange {
     uint32_t major;
     uint32_t minor;

@@ -1,6 +1,6 @@
 /*
- * The runtime's errors as exceptions. The class of those that end a step of training,
- * HorovodInternalError, is Python's own and imported when the first one is raised.
+ * Raises the runtime's errors as exceptions. HorovodInternalError, which ends a step of training,
+ * is defined in Python. The first error imports it.
  */
 #include "worker/python/core/errors.h"
 
@@ -12,7 +12,7 @@ PyObject *hvd_py_errors_raise_not_initialized(void)
     return NULL;
 }
 
-/* The message, in which a long name may be cut within a character; NULL with an exception. */
+/* Returns the message, whose end may cut a character in two; NULL with an exception. */
 static PyObject *text_of(const horovod_error_t *err)
 {
     return PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strlen(err->message), "replace");

@@ -7,16 +7,15 @@
 
 #define HVD_PY_NOT_INITIALIZED "Horovod has not been initialized; use hvd.init()."
 
-/* Raises what a submission failed with: ValueError for what was wrong with the call or before
- * init(), MemoryError, HorovodInternalError. Returns NULL. */
+/* Raises the failure of a submission: ValueError for a wrong call and for one before init(),
+ * MemoryError, HorovodInternalError. Returns NULL. */
 PyObject *hvd_py_errors_raise_refused(const horovod_error_t *err);
 
-/* Gives the exception that is raised the attribute is_told: nobody is to tell the other ranks of
- * it.
- */
+/* Sets the attribute is_told of the raised exception: the other ranks have the failure, and need no
+ * announcement. */
 void hvd_py_errors_mark_reported(void);
 
-/* Raises what a collective ended with: HorovodInternalError with the number of the status as
+/* Raises the failure of a collective: HorovodInternalError with the number of the status as
  * .status. Returns NULL. */
 PyObject *hvd_py_errors_raise_failed(const horovod_error_t *err);
 

@@ -1,6 +1,6 @@
 /*
- * A group of tensors on its way from Python to the runtime: all are read before anything is
- * submitted, all share one pending operation, and each has the group's name with its place behind.
+ * Submits a group of tensors from Python to the runtime. It reads all of them before it submits
+ * any. They share one pending operation, and each has the group's name with its position behind.
  */
 #include <string.h>
 
@@ -11,10 +11,10 @@
 
 struct group {
     int n;
-    int of; /* the number in the names: n, or 0 of a group without tensors that is refused */
+    int of;           /* the number in the names: n, or 0 for a refused group without tensors */
     PyObject *inputs; /* tuples */
     PyObject *outputs;
-    horovod_tensor_t *tensors; /* owned; what follows lies behind them in the same memory */
+    horovod_tensor_t *tensors; /* owned; the same allocation holds the arrays below */
     int64_t (*shapes)[HVD_PY_NDIM_MAX];
     const void **in;
     void **out;
@@ -39,7 +39,7 @@ static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_M
                      HVD_PY_NAME_MAX - 64, s->name);
         return false;
     }
-    const size_t n_word = strlen(word); /* not by snprintf, which takes longer than all else here */
+    const size_t n_word = strlen(word); /* snprintf would take longer than all else here */
     memcpy(base, "grouped_", 8);
     memcpy(base + 8, word, n_word);
     base[8 + n_word] = '.';
@@ -47,7 +47,7 @@ static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_M
     return true;
 }
 
-/* Writes a number from 0 on in decimal; what is behind it. */
+/* Writes a number from 0 on in decimal; returns the position behind it. */
 static char *put_number(char *at, int number)
 {
     char digits[DIGITS_MAX];
@@ -61,7 +61,7 @@ static char *put_number(char *at, int number)
     return at;
 }
 
-/* "<base>_1of3" and so on. Not by snprintf, which took a third of a group's submission. */
+/* Writes "<base>_1of3" and so on, without snprintf, which took a third of a group's submission. */
 static void write_names(struct group *g, const char *base)
 {
     const size_t n_base = strlen(base);
@@ -76,7 +76,7 @@ static void write_names(struct group *g, const char *base)
     }
 }
 
-/* No names for None: the runtime counts. */
+/* Makes the names; none for None, because the runtime numbers them. */
 static bool make_names(const struct hvd_py_submission *s, struct group *g)
 {
     char base[HVD_PY_NAME_MAX + 1];
@@ -139,7 +139,7 @@ static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
     return true;
 }
 
-/* What one of a group was refused with says which one it was. */
+/* Adds the position of the refused tensor to the message of the exception. */
 static void name_member(int i, int n)
 {
     PyObject *type = NULL;

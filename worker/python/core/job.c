@@ -1,6 +1,6 @@
 /*
- * Start and end of the job, who this rank is, process sets, timelines: the C API as it is, with
- * exceptions for what is -1 there. Whatever waits for other ranks does so without the GIL.
+ * Start and end of the job, identity, process sets, timelines: the C API as it is, with exceptions
+ * instead of -1. Functions that wait for other ranks release the GIL.
  */
 #include "worker/python/core/job.h"
 
@@ -62,7 +62,8 @@ static bool add_numbers(struct numbers *to, PyObject *sequence)
     return true;
 }
 
-/* A list of lists of ranks: one behind the other, and the size of each. */
+/* Reads a list of lists of ranks: stores the ranks one behind the other, and the size of each list.
+ */
 static bool read_sets(PyObject *lists, struct numbers *ranks, struct numbers *sizes)
 {
     const Py_ssize_t n = PySequence_Size(lists);
@@ -82,7 +83,7 @@ static bool read_sets(PyObject *lists, struct numbers *ranks, struct numbers *si
     return true;
 }
 
-/* None, or ValueError with the runtime's reason behind Horovod's sentence. */
+/* Returns None, or raises ValueError with the runtime's reason behind Horovod's sentence. */
 static PyObject *begun(bool is_fine)
 {
     horovod_error_t err = {.message = ""};
@@ -93,7 +94,7 @@ static PyObject *begun(bool is_fine)
     return PyErr_Format(PyExc_ValueError, INIT_FAILED " %s", err.message);
 }
 
-/* Before a job begins: handles of the one before that nobody waited for are given up. */
+/* Before a job begins, drops the handles of the last one that no thread waits for. */
 static void forget_last_job(void)
 {
     if (!horovod_is_initialized())
@@ -126,8 +127,8 @@ out:
     return result;
 }
 
-/* Open MPI's communicators are pointers; `address` is where one is, as mpi4py's _addressof has it.
- */
+/* Reads communicators, which are pointers in Open MPI. An address is that of a communicator's
+ * variable, as mpi4py's _addressof returns it. */
 static bool read_comms(PyObject *addresses, void ***comms, int *n_comms)
 {
     const Py_ssize_t n = PySequence_Size(addresses);
@@ -221,14 +222,14 @@ static PyObject *is_initialized(PyObject *module, PyObject *unused)
     return PyBool_FromLong(horovod_is_initialized());
 }
 
-/* --- Who am I, what is there ------------------------------------------------------------------ */
+/* --- Identity and features -------------------------------------------------------------------- */
 
 static PyObject *number_or_raise(int number)
 {
     return number < 0 ? hvd_py_errors_raise_not_initialized() : PyLong_FromLong(number);
 }
 
-/* A function of the module for one of the library's. */
+/* Defines a function of the module for one of the library. */
 #define NUMBER(name)                                                                               \
     static PyObject *name(PyObject *module, PyObject *unused)                                      \
     {                                                                                              \
@@ -331,7 +332,7 @@ static PyObject *remove_process_set(PyObject *module, PyObject *number)
     return PyLong_FromLong(removed);
 }
 
-/* A list of n numbers, which it frees. */
+/* Makes a list of n numbers, and frees the numbers. */
 static PyObject *list_of(int *numbers, int n)
 {
     PyObject *list = PyList_New(n);
@@ -405,7 +406,7 @@ static PyObject *comm_process_set(PyObject *module, PyObject *address)
     return PyLong_FromLong(horovod_comm_process_set(*comm));
 }
 
-/* --- Watching it ------------------------------------------------------------------------------ */
+/* --- Timeline --------------------------------------------------------------------------------- */
 
 /* start_timeline(path, mark_cycles); numbers below 0 are errors, as in the C API */
 static PyObject *start_timeline(PyObject *module, PyObject *args)
@@ -444,8 +445,8 @@ static PyObject *timeline_mark(PyObject *module, PyObject *args)
     return PyBool_FromLong(horovod_timeline_mark(phase, begins != 0));
 }
 
-/* What the runtime has left in the environment for children; Python's os.environ is a copy from
- * before. */
+/* Returns the variable that the runtime has set in the environment for child processes. Python's
+ * os.environ is an older copy. */
 static PyObject *rank_process(PyObject *module, PyObject *unused)
 {
     const char *value = getenv("HOROVOD_RANK_PROCESS");

@@ -3,8 +3,8 @@
 
 #include "worker/python/core/cpython.h"
 
-/* The functions of the module for start and end, identity, process sets and timelines, ended by a
- * NULL name. */
+/* The functions of the module for start and end, identity, process sets and timelines. A NULL name
+ * ends the list. */
 extern PyMethodDef hvd_py_job_methods[];
 
 #endif

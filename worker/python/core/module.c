@@ -1,19 +1,19 @@
 /*
- * The module horovod._core: the C API of the runtime for Python, without a framework. What the
- * functions take and return is for the layer above, horovod.common.operations, to make nice.
+ * The module horovod._core: the C API of the runtime for Python, without a framework. The layer
+ * above, horovod.common.operations, gives its functions their convenient form.
  */
 #include "worker/python/core/collectives.h"
 #include "worker/python/core/job.h"
 #include "worker/python/core/output.h"
 #include "worker/python/core/waiting.h"
 
-/* Its signature is told by the flag METH_FASTCALL. */
+/* The flag METH_FASTCALL defines its signature. */
 #define FAST(module, name, text)                                                                   \
     {                                                                                              \
 #name, (PyCFunction)(void (*)(void))hvd_py_##module##_##name, METH_FASTCALL, text          \
     }
 
-/* Shown to users, by the frameworks' modules. */
+/* Users see this text in the frameworks' modules. */
 #define SYNCHRONIZE                                                                                \
     "synchronize(handle)\n--\n\n"                                                                  \
     "Waits until an asynchronous operation has ended, and returns its result.\n\n"                 \
@@ -69,7 +69,7 @@ static int add_constants(PyObject *module)
     return 0;
 }
 
-/* Fills a new module; for CPython alone. */
+/* Fills a new module. CPython calls it. */
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void)

@@ -1,6 +1,6 @@
 /*
- * What an allgather or alltoall returns: memory of the runtime's, shown to any array library by
- * DLPack and the buffer protocol without a copy, and given back when the last of them lets go.
+ * The output of an allgather or alltoall. The runtime owns the memory. Any array library can access
+ * it by DLPack and the buffer protocol without a copy. The last one to release it frees it.
  */
 #include "worker/python/core/output.h"
 
@@ -26,7 +26,7 @@ struct shown {
 static PyTypeObject *output_type;
 static char nothing[64] __attribute__((aligned(64))); /* the data of an output without elements */
 
-/* As Python's and DLPack's structures have it. */
+/* Removes const, because Python's and DLPack's structures lack it. */
 static void *writable(const void *memory)
 {
     const union {
@@ -90,7 +90,7 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags)
     return 0;
 }
 
-/* A consumer's deleter, in any thread. */
+/* The deleter for consumers. Any thread. */
 static void delete_shown(struct hvd_dl_managed *managed)
 {
     if (Py_IsInitialized()) {
@@ -101,7 +101,7 @@ static void delete_shown(struct hvd_dl_managed *managed)
     }
 }
 
-/* Of a capsule that nobody consumed. */
+/* Deletes a capsule without a consumer. */
 static void delete_capsule(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor"))
@@ -128,8 +128,8 @@ static void describe(struct output *self, struct shown *shown)
     };
 }
 
-/* Stream and the rest say how devices wait, where to copy and which version the caller would like:
- * a tensor of the host in the first version is always an answer. */
+/* Ignores stream and the other arguments, which concern devices, copies and versions: a tensor of
+ * the host in the first version is always a valid answer. */
 static PyObject *to_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     struct shown *shown = PyMem_Calloc(1, sizeof(*shown));
@@ -206,7 +206,7 @@ static PyGetSetDef attributes[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* Python may not make one: it would have no memory. */
+/* Rejects the creation from Python: such an object would have no memory. */
 static PyObject *refuse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     (void)args;

@@ -1,16 +1,16 @@
 /*
- * What is under way, by number. A pending operation holds a reference to all memory that the
- * runtime reads or writes, until its handles were ended: a caller may drop its tensors at once, and
- * an exception while waiting (Ctrl-C) leaves them where they are.
+ * The table of pending operations, by number. A pending operation holds a reference to all memory
+ * that the runtime reads or writes, until its handles have ended. So a caller may drop its tensors
+ * at once, and an exception during the wait (Ctrl-C) leaves the memory in place.
  *
- * The GIL guards the table. Pending operations never move. Numbers are counted up and never used
- * twice, so an old number is recognised. A pending operation is found where the low bits of its
- * number say, and a number whose bucket is taken by a pending operation that lasts is passed over:
- * at most half of the buckets are.
+ * The GIL guards the table. Pending operations never move. Numbers count up and never repeat, so an
+ * old number is recognised. The low bits of a number select the bucket of its pending operation. If
+ * a long-lived pending operation occupies the bucket of the next number, that number is skipped: at
+ * most half of the buckets are occupied.
  */
 #include "worker/python/core/pending_op.h"
 
-#define CHUNK 64 /* pending operations that are made together, and half of the fewest buckets */
+#define CHUNK 64 /* per allocation; half of the fewest buckets */
 
 static struct {
     struct hvd_py_pending_op **buckets; /* n_buckets of them, a power of two */
@@ -26,7 +26,7 @@ static struct hvd_py_pending_op **bucket_of(int64_t number)
     return &table.buckets[number & (table.n_buckets - 1)];
 }
 
-/* Twice as many buckets; false: no memory. */
+/* Doubles the number of buckets; false: out of memory. */
 static bool widen(void)
 {
     const int64_t before = table.n_buckets;
@@ -46,7 +46,7 @@ static bool widen(void)
     return true;
 }
 
-/* As a free pending operation is: one of a single tensor that has just begun. */
+/* Resets it to a free pending operation: one of a single tensor that has just begun. */
 static void reset(struct hvd_py_pending_op *f)
 {
     f->n = 1;
@@ -115,7 +115,7 @@ bool hvd_py_pending_op_reserve(void)
     return false;
 }
 
-/* Its number is the next one whose bucket is free. */
+/* Takes a free pending operation. Its number is the next one whose bucket is free. */
 static struct hvd_py_pending_op *take_off(void)
 {
     struct hvd_py_pending_op *f = table.free;
@@ -184,8 +184,8 @@ struct hvd_py_pending_op *hvd_py_pending_op_find(PyObject *number)
     return NULL;
 }
 
-/* A single tensor, which has no memory of its own. Here as below the number goes before references
- * are given up, which may run any code. */
+/* Destroys one of a single tensor, which owns no memory. Here and below it clears the number before
+ * it drops references, because that may run any code. */
 static void destroy_simple(struct hvd_py_pending_op *f)
 {
     PyObject *first = f->n_keepers > 0 ? f->kept[0] : NULL;

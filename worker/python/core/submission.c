@@ -1,7 +1,7 @@
 /*
- * One tensor on its way from Python to the runtime: its memory, its name, a pending operation that
- * keeps both objects. Holds the GIL: the runtime takes what is submitted in well under a
- * microsecond, and its threads never wait for Python.
+ * Submits one tensor from Python to the runtime: reads its memory and its name, and creates a
+ * pending operation that keeps both objects. Holds the GIL: the runtime accepts a submission in
+ * well under a microsecond, and its threads never wait for Python.
  */
 #include "worker/python/core/submission.h"
 
@@ -17,7 +17,7 @@ static const char *const words[] = {
     [HVD_PY_REDUCESCATTER] = "reducescatter",
 };
 
-/* What names begin with. All of the text is copied: the compiler knows how long that is. */
+/* The prefixes of names. memcpy copies the whole array, because the compiler knows its length. */
 #define PREFIX(word)                                                                               \
     {                                                                                              \
         word ".", sizeof(word)                                                                     \
@@ -50,7 +50,7 @@ static int64_t count_of(const struct hvd_py_tensor *t, int from)
     return count;
 }
 
-/* How many elements the output has to have; -1: the runtime will say what is wrong. */
+/* Returns the number of elements that the output needs; -1: the runtime will report the error. */
 static int64_t output_count(const struct hvd_py_submission *s, const struct hvd_py_tensor *in)
 {
     if (s->what != HVD_PY_REDUCESCATTER)
@@ -117,7 +117,7 @@ const char *hvd_py_submission_read_name(const struct hvd_py_submission *s, Py_ss
     return name;
 }
 
-/* "allreduce.<name>" into text; *out is NULL for None: the runtime counts. */
+/* Writes "allreduce.<name>" to text. *out is NULL for None: the runtime numbers it. */
 static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_MAX + 1],
                       const char **out)
 {
@@ -179,8 +179,8 @@ static horovod_status_t call_for_no_time(enum hvd_py_collective what, const void
     return HOROVOD_UNKNOWN_ERROR;
 }
 
-/* Takes the keepers into a new pending operation; NULL with an exception, and they are gone. What
- * is reduced in place is kept as the result. */
+/* Moves the keepers to a new pending operation. NULL with an exception, and the keepers are
+ * released. For a reduction in place the tensor becomes the result. */
 static inline struct hvd_py_pending_op *keep(const struct hvd_py_submission *s,
                                              const struct hvd_py_tensor *in,
                                              const struct hvd_py_tensor *out)
@@ -206,8 +206,8 @@ static inline struct hvd_py_pending_op *keep(const struct hvd_py_submission *s,
     return f;
 }
 
-/* Reads all that Python gave into t, which borrows from the others; name is room for text. false
- * with an exception, and nothing kept. */
+/* Reads the arguments from Python into t, which borrows from the others; name is room for text.
+ * false with an exception, and keeps nothing. */
 static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *t,
                            char name[HVD_PY_NAME_MAX + 1], struct hvd_py_tensor *in,
                            struct hvd_py_tensor *out)
@@ -257,8 +257,8 @@ void hvd_py_submission_announce_refused(const struct hvd_py_submission *s, const
     PyErr_Clear();
 }
 
-/* Submits, and waits for what takes microseconds. HOROVOD_IN_PROGRESS: *handle is pending; else it
- * has ended, with an exception unless HOROVOD_OK. */
+/* Submits, and waits for an operation that takes microseconds. HOROVOD_IN_PROGRESS: *handle is
+ * pending; else it has ended, with an exception unless HOROVOD_OK. */
 static horovod_status_t try_at_once(enum hvd_py_collective what, const void *input, void *output,
                                     const horovod_tensor_t *t, horovod_handle_t *handle)
 {
@@ -274,8 +274,8 @@ static horovod_status_t try_at_once(enum hvd_py_collective what, const void *inp
     return status;
 }
 
-/* Room for a pending operation is made before anything is submitted, as its memory has to be kept
- * whatever happens; a pending operation is made only for what takes longer. */
+/* Reserves memory for a pending operation before the submission, because the tensors must be kept
+ * whatever happens. Creates the pending operation only if the collective takes longer. */
 PyObject *hvd_py_submission_perform(const struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
@@ -296,7 +296,7 @@ PyObject *hvd_py_submission_perform(const struct hvd_py_submission *s)
         f->one = handle;
         PyObject *result = hvd_py_waiting_end(f);
         if (!result)
-            hvd_py_errors_mark_reported(); /* whatever ended the wait: it is submitted */
+            hvd_py_errors_mark_reported(); /* the tensor was submitted, whatever ended the wait */
         return result;
     }
     Py_DECREF(in.keeper);

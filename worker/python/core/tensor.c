@@ -1,9 +1,9 @@
 /*
- * Reads tensors of any array library without linking with one. How an object shows its memory
- * depends on its type alone, so the answer is remembered for a few types; with the exchange table
- * of DLPack a tensor then costs one C call and no object of Python's.
+ * Reads tensors of any array library without linking to one. The type of an object determines how
+ * its memory is accessed, so this file caches the way for a few types. With the exchange table of
+ * DLPack a tensor then costs one C call and no Python object.
  *
- * Called with the GIL held, which guards the memory of types.
+ * The caller holds the GIL, which guards the cache of types.
  */
 #include "worker/python/core/tensor.h"
 
@@ -18,14 +18,14 @@ struct known_type {
     PyTypeObject *type; /* a reference */
     enum way way;
     const struct hvd_dl_exchange *exchange;
-    PyCFunction is_negative; /* its is_neg(); NULL: values are what memory holds */
+    PyCFunction is_negative; /* its is_neg(); NULL: the memory holds the values */
 };
 
 static const struct dtype {
     horovod_dtype_t dtype;
     struct hvd_dl_dtype dlpack;
     const char *format;
-    const char *name; /* as libraries call it */
+    const char *name; /* the name in array libraries */
 } dtypes[] = {
     {HOROVOD_UINT8, {HVD_DL_UINT, 8, 1}, "B", "uint8"},
     {HOROVOD_INT8, {HVD_DL_INT, 8, 1}, "b", "int8"},
@@ -44,7 +44,7 @@ static const struct dtype {
 
 #define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
 
-/* The table is in the order of the numbers. */
+/* Finds a type; the table is in the order of the numbers. */
 static const struct dtype *find_dtype(horovod_dtype_t dtype)
 {
     return (size_t)dtype < N_DTYPES ? &dtypes[dtype] : NULL;
@@ -80,7 +80,7 @@ static bool fail(const char *what, const char *why)
     return false;
 }
 
-/* Apart from what every tensor goes through. */
+/* Not inlined, because most tensors skip it. */
 static __attribute__((noinline)) bool is_empty(const struct hvd_py_tensor *t)
 {
     for (int i = 0; i < t->ndim; i++)
@@ -89,8 +89,8 @@ static __attribute__((noinline)) bool is_empty(const struct hvd_py_tensor *t)
     return false;
 }
 
-/* Takes a shape over; false with an exception where its rows, with strides in units of `unit`, do
- * not lie one behind the other. strides NULL: they do. */
+/* Copies a shape. Returns false with an exception if its rows, with strides in units of `unit`, are
+ * not contiguous. strides NULL: they are. */
 static inline bool set_shape(const int64_t *shape, const int64_t *strides, int ndim, int64_t unit,
                              const char *what, struct hvd_py_tensor *out)
 {
@@ -113,7 +113,7 @@ static inline bool is_same_dtype(const struct hvd_dl_dtype *a, const struct hvd_
     return a->code == b->code && a->bits == b->bits && a->lanes == b->lanes;
 }
 
-/* DLPack's type as ours. Most tensors are of the type of the last one. */
+/* Converts DLPack's type to Horovod's. Most tensors have the same type as the last one. */
 static inline bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t *out)
 {
     static const struct dtype *last = dtypes;
@@ -124,7 +124,7 @@ static inline bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t
     return is_same_dtype(&last->dlpack, dtype);
 }
 
-/* Raises what a tensor of a type that has no reduction is refused with; false. */
+/* Raises the error for a tensor whose type has no reduction; returns false. */
 static __attribute__((noinline)) bool refuse_type(PyObject *object, const char *what)
 {
     PyObject *dtype = PyObject_GetAttrString(object, "dtype");
@@ -138,7 +138,7 @@ static __attribute__((noinline)) bool refuse_type(PyObject *object, const char *
     return fail(what, "tensors of this type cannot be reduced");
 }
 
-/* DLPack's description of an object as ours. */
+/* Converts DLPack's description of an object. */
 static inline bool read_dlpack(PyObject *object, const struct hvd_dl_tensor *t, const char *what,
                                struct hvd_py_tensor *out)
 {
@@ -152,7 +152,8 @@ static inline bool read_dlpack(PyObject *object, const struct hvd_dl_tensor *t, 
     return find_dlpack(&t->dtype, &out->dtype) || refuse_type(object, what);
 }
 
-/* What a library calls a type: the TYPE of a text like LIBRARY.TYPE; NULL: it is no such text. */
+/* Returns the library's name of a type: the TYPE of a text like LIBRARY.TYPE; NULL for other texts.
+ */
 static const char *name_in(const char *text)
 {
     const size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
@@ -160,7 +161,8 @@ static const char *name_in(const char *text)
     return n > 0 && text[n] == '.' ? text + n + 1 : NULL;
 }
 
-/* Whether a dtype object does not say that elements are something else than `dtype`. */
+/* Returns whether a dtype object may stand for `dtype`: its name is that of `dtype`, or has no such
+ * form. */
 static bool is_called(PyObject *object, horovod_dtype_t dtype)
 {
     PyObject *text = PyObject_Str(object);
@@ -172,9 +174,9 @@ static bool is_called(PyObject *object, horovod_dtype_t dtype)
     return is_same;
 }
 
-/* Whether elements are the bytes as which the exchange table shows them; false with an exception.
- * Elements of 1 to 7 bits are shown so, too (by PyTorch). The dtype object of either kind of bytes
- * is remembered, as these objects live for ever. */
+/* Returns whether the elements are bytes as the exchange table describes them; false with an
+ * exception. PyTorch describes elements of 1 to 7 bits as bytes, too. Caches the dtype object of
+ * either kind of bytes, because these objects live for ever. */
 static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *what,
                                                 horovod_dtype_t dtype)
 {
@@ -188,7 +190,7 @@ static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *wh
     if (!own) {
         if (!PyErr_ExceptionMatches(PyExc_AttributeError))
             return false;
-        PyErr_Clear(); /* there are no other words than the table's */
+        PyErr_Clear(); /* only the table describes the type */
         return true;
     }
     bool is_fine = own == *known_type;
@@ -202,14 +204,14 @@ static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *wh
     return is_fine || (!PyErr_Occurred() && refuse_type(object, what));
 }
 
-/* Whether the values are what memory holds; false with an exception. A library may negate lazily: a
- * view with the negative bit shows the memory of what it is the negative of. */
+/* Returns whether the memory holds the values; false with an exception. A library may negate
+ * lazily: the memory of a view with the negative bit holds the negated values. */
 static inline bool is_as_stored(const struct known_type *known, PyObject *object, const char *what)
 {
     if (!known->is_negative)
         return true;
     PyObject *answer = known->is_negative(object, NULL);
-    Py_XDECREF(answer); /* if it is False or True, it lives on */
+    Py_XDECREF(answer); /* False and True live on */
     return answer == Py_False || (answer && fail(what, negative));
 }
 
@@ -235,7 +237,8 @@ static inline bool read_by_exchange(const struct known_type *known, PyObject *ob
 
 /* --- data_ptr() and the attributes beside it -------------------------------------------------- */
 
-/* The number of a dtype object, by its name; remembered, as these objects live for ever. */
+/* Finds the number of a dtype object by its name. Caches it, because these objects live for ever.
+ */
 static bool read_dtype(PyObject *dtype, const char *what, horovod_dtype_t *out)
 {
     static struct {
@@ -271,7 +274,8 @@ static bool read_dtype(PyObject *dtype, const char *what, horovod_dtype_t *out)
     return true;
 }
 
-/* What a method without arguments says, as a truth; -1 with an exception. */
+/* Calls a method without arguments, and returns its result as a truth value; -1 with an exception.
+ */
 static int ask(PyObject *object, const char *method)
 {
     PyObject *answer = PyObject_CallMethod(object, method, NULL);
@@ -342,7 +346,7 @@ static bool read_by_attributes(PyObject *object, const char *what, struct hvd_py
 
 /* --- The buffer protocol ---------------------------------------------------------------------- */
 
-/* A letter of the struct module as the kind of its elements, whose size is known otherwise. */
+/* Converts a letter of the struct module to a kind of elements; `width` is their size. */
 static bool read_format(const char *format, Py_ssize_t width, horovod_dtype_t *out)
 {
     static const char *const kinds[] = {[HVD_DL_INT] = "bhilqn",
@@ -386,7 +390,8 @@ static bool read_view(const Py_buffer *view, const char *what, struct hvd_py_ten
     return true;
 }
 
-/* A memoryview keeps the memory where it is, the object itself would not: a bytearray can grow. */
+/* Keeps a memoryview, which keeps the memory in place. The object alone would not: a bytearray can
+ * grow. */
 static bool read_by_buffer(PyObject *object, const char *what, struct hvd_py_tensor *out)
 {
     Py_buffer view;
@@ -409,7 +414,7 @@ static bool read_by_buffer(PyObject *object, const char *what, struct hvd_py_ten
 
 /* --- __dlpack__() ----------------------------------------------------------------------------- */
 
-/* The capsule is never consumed, so it frees what it holds. */
+/* Never consumes the capsule, so its destructor frees the content. */
 static bool read_by_capsule(PyObject *object, const char *what, struct hvd_py_tensor *out)
 {
     PyObject *keeper = PyObject_CallMethod(object, "__dlpack__", NULL);
@@ -425,7 +430,8 @@ static bool read_by_capsule(PyObject *object, const char *what, struct hvd_py_te
 
 /* --- Which way -------------------------------------------------------------------------------- */
 
-/* The exchange table of a type, of a version that is understood; NULL: it has none. */
+/* Returns the exchange table of a type, in a version that this file supports; NULL if it has none.
+ */
 static const struct hvd_dl_exchange *find_exchange(PyTypeObject *type)
 {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
@@ -439,8 +445,9 @@ static const struct hvd_dl_exchange *find_exchange(PyTypeObject *type)
     return table && table->major == 1 && table->tensor_from_object ? table : NULL;
 }
 
-/* The C function behind the method is_neg() of an object, which asks a tensor of any type; NULL:
- * there is none. Called without a lookup it takes a fifth of the time. */
+/* Returns the C function behind the method is_neg() of an object, which accepts a tensor of any
+ * type; NULL if there is none. Calling it directly takes a fifth of the time of a lookup and call.
+ */
 static PyCFunction find_is_negative(PyObject *object)
 {
     PyObject *method = PyObject_GetAttrString(object, "is_neg");
@@ -470,7 +477,7 @@ static void find_way(PyObject *object, struct known_type *out)
         out->way = WAY_UNKNOWN;
 }
 
-/* Takes note of the object's type, in place of another one's. */
+/* Caches the object's type, in place of another one. */
 static __attribute__((noinline)) void learn(PyObject *object, struct known_type *at)
 {
     PyTypeObject *type = Py_TYPE(object);
@@ -513,8 +520,8 @@ static __attribute__((noinline)) bool read_otherwise(enum way way, PyObject *obj
     return false;
 }
 
-/* Makes the pending exception a ValueError where the library of the tensor says in another that it
- * cannot show the memory, in the first line of its text; false. */
+/* Replaces an exception with which the tensor's library denies access to the memory by a ValueError
+ * with its first line; returns false. */
 static __attribute__((noinline)) bool refuse_object(PyObject *object, const char *what)
 {
     PyObject *type;

@@ -9,9 +9,9 @@
 
 #define HVD_PY_NDIM_MAX 16
 
-/* An object of Python's as the runtime sees it: dense memory of the host. */
+/* A Python object as the runtime needs it: dense host memory. */
 struct hvd_py_tensor {
-    PyObject *keeper; /* keeps the memory where it is; a reference of whoever read it */
+    PyObject *keeper; /* keeps the memory in place; the reader owns this reference */
     void *data;
     horovod_dtype_t dtype;
     int ndim;
@@ -20,21 +20,21 @@ struct hvd_py_tensor {
 };
 
 /*
- * Reads any object that shows its memory: by the DLPack exchange table of its type, by data_ptr()
- * and the attributes beside it (PyTorch before 2.10), by the buffer protocol, or by __dlpack__().
- * On success out->keeper is the caller's reference. false with an exception: TypeError for an
- * object that has no memory to show, ValueError for memory that is elsewhere, not dense, not shown
- * by its library, or of a type without a reduction; the message begins with `what`.
+ * Reads any object with accessible memory: by the DLPack exchange table of its type, by data_ptr()
+ * and related attributes (PyTorch before 2.10), by the buffer protocol, or by __dlpack__(). On
+ * success the caller owns the reference out->keeper. Returns false with an exception. TypeError:
+ * the object has no accessible memory. ValueError: the memory is not in the host or not dense, its
+ * library refuses access, or its type has no reduction. The message begins with `what`.
  */
 bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out);
 
-/* Bytes of an element; 0 for an unknown type. */
+/* Returns the bytes of an element; 0 for an unknown type. */
 size_t hvd_py_tensor_dtype_size(horovod_dtype_t dtype);
 
-/* The type in DLPack's words. */
+/* Converts the type to DLPack's. */
 struct hvd_dl_dtype hvd_py_tensor_dtype_to_dlpack(horovod_dtype_t dtype);
 
-/* The type as a format of the struct module; bfloat16, which has none, as "H". */
+/* Returns the type as a format of the struct module; "H" for bfloat16, which has no format. */
 const char *hvd_py_tensor_dtype_format(horovod_dtype_t dtype);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Waiting for what was submitted. What takes microseconds is done at once, as to hand the GIL over
- * and back takes as long; for everything else the GIL is given up. All handles of a group are ended
- * even when one failed, as what failed is the group; the first reason is raised. Now and then the
- * wait looks after signals: after Ctrl-C the pending operation stays, with its references, and may
- * be waited for again, and a join is taken up by the next one.
+ * Waits for submitted operations. An operation that takes microseconds ends with the GIL held,
+ * because releasing it takes as long; a longer wait releases the GIL. If one tensor of a group
+ * fails, the group has failed: the wait still ends all its handles, and raises the first reason. It
+ * checks for signals at intervals. After Ctrl-C the pending operation stays, with its references,
+ * and the program may wait for it again. The next join continues an interrupted one.
  */
 #include "worker/python/core/waiting.h"
 
@@ -11,10 +11,10 @@
 #include "worker/python/core/errors.h"
 #include "worker/python/core/output.h"
 
-#define SIGNALS_MS 100 /* between two looks */
+#define SIGNALS_MS 100 /* between two checks */
 
-/* Ends handles of a pending operation, from where it was left; HOROVOD_IN_PROGRESS when one of them
- * takes longer. The pending operation is this thread's. */
+/* Ends handles of a pending operation, from the first one that has not ended. HOROVOD_IN_PROGRESS
+ * if one of them takes longer. Only one thread at a time uses the operation. */
 static horovod_status_t end_handles(struct hvd_py_pending_op *f, int64_t timeout_ms)
 {
     for (; f->n_ended < f->n; f->n_ended++) {
@@ -30,7 +30,7 @@ static horovod_status_t end_handles(struct hvd_py_pending_op *f, int64_t timeout
     return f->error.status;
 }
 
-/* A list of the outputs, which are its from now on. */
+/* Moves the outputs to a list. */
 static PyObject *take_outputs(struct hvd_py_pending_op *f)
 {
     PyObject *list = PyList_New(f->n);
@@ -46,9 +46,8 @@ static PyObject *take_outputs(struct hvd_py_pending_op *f)
     return list;
 }
 
-/* Ends handles of a pending operation without the GIL. HOROVOD_IN_PROGRESS: with an exception of a
- * signal's.
- */
+/* Ends handles of a pending operation without the GIL. HOROVOD_IN_PROGRESS: a signal handler has
+ * raised an exception. */
 static horovod_status_t end_slowly(struct hvd_py_pending_op *f)
 {
     horovod_status_t status = HOROVOD_IN_PROGRESS;
@@ -65,7 +64,7 @@ static horovod_status_t end_slowly(struct hvd_py_pending_op *f)
     return status;
 }
 
-/* take_result() for what is not there yet. */
+/* take_result() for a result that must be made first. */
 static PyObject *make_result(struct hvd_py_pending_op *f)
 {
     PyObject *made = Py_None;
@@ -87,7 +86,7 @@ static PyObject *make_result(struct hvd_py_pending_op *f)
     return result;
 }
 
-/* Ends a pending operation that succeeded, and gives its result. */
+/* Destroys a pending operation that succeeded, and returns its result. */
 static PyObject *take_result(struct hvd_py_pending_op *f)
 {
     PyObject *result = f->result;
@@ -99,8 +98,8 @@ static PyObject *take_result(struct hvd_py_pending_op *f)
     return result;
 }
 
-/* What wait() gives. NULL also after an interrupt: the pending operation is left then, true in
- * *is_left. */
+/* Returns the result of wait(). After an interrupt returns NULL, and sets *is_left: the pending
+ * operation remains. */
 static PyObject *end_op(struct hvd_py_pending_op *f, bool *is_left)
 {
     horovod_status_t status = end_handles(f, 0);
@@ -138,7 +137,7 @@ void hvd_py_waiting_forget(bool with_numbers)
             hvd_py_pending_op_destroy(f);
 }
 
-/* wait() of a pending operation that has a number. */
+/* wait() for a pending operation that has a number. */
 static PyObject *wait_for(struct hvd_py_pending_op *f)
 {
     bool is_left = false;
@@ -157,7 +156,7 @@ PyObject *hvd_py_waiting_wait(PyObject *module, PyObject *handle)
     return f ? wait_for(f) : NULL;
 }
 
-/* The one argument of a function (handle); NULL with an exception. */
+/* Returns the one argument of a function (handle); NULL with an exception. */
 static PyObject *read_handle(PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
     const Py_ssize_t n_named = names ? PyTuple_Size(names) : 0;
@@ -199,7 +198,7 @@ PyObject *hvd_py_waiting_attach(PyObject *module, PyObject *const *args, Py_ssiz
     f->result = args[1];
     f->makes_result = PyCallable_Check(args[1]);
     if (before && f->keepers == f->kept && f->n_keepers < 2)
-        f->kept[f->n_keepers++] = before; /* in place, the result is what keeps the memory */
+        f->kept[f->n_keepers++] = before; /* in place: the result keeps the memory */
     else
         Py_XDECREF(before);
     Py_INCREF(args[0]);
@@ -214,7 +213,7 @@ PyObject *hvd_py_waiting_poll(PyObject *module, PyObject *handle)
     (void)module;
     if (!f)
         return NULL;
-    /* With the GIL: without, another thread could end the pending operation. */
+    /* Keeps the GIL, because otherwise another thread could end the pending operation. */
     for (int i = 0; i < f->n && is_done; i++)
         is_done = horovod_poll(f->handles[i]) != 0;
     return PyBool_FromLong(is_done);
@@ -238,7 +237,7 @@ PyObject *hvd_py_waiting_barrier(PyObject *module, PyObject *set_id)
     return hvd_py_waiting_end(f);
 }
 
-/* Of this rank; an interrupt leaves it pending. The GIL guards it. */
+/* The join of this rank; an interrupt leaves it pending. The GIL guards it. */
 static struct {
     horovod_handle_t handle; /* 0: none is pending */
     bool is_waited;

@@ -1,17 +1,17 @@
 """Data-parallel training: every worker computes gradients, an allreduce averages them.
 
-Nothing is imported here before it is used: `horovod.torch` needs PyTorch alone, `horovod.numpy` nothing,
-`horovod.run` what starts processes.
+The package imports nothing before its first use: `horovod.torch` needs only PyTorch, `horovod.numpy` nothing,
+`horovod.run` the modules that start processes.
 """
 
 __all__ = ["run", "runtime_version", "__version__"]
 
-# Scripts and packages compare it: the version of Horovod whose interface this is. The package's own is runtime_version.
+# The version of Horovod that has this interface; scripts and packages compare it. runtime_version is the package's own.
 __version__ = "0.28.1"
 
 
 def __getattr__(name):
-    """`run`, `runtime_version` and `_core`, the C extension, on first use."""
+    """Loads `run`, `runtime_version` and `_core`, the C extension, on first use."""
     if name == "run":
         from horovod.runner import run  # pylint: disable=import-outside-toplevel
         return run

@@ -1,17 +1,17 @@
-"""What the operations need of a framework: the functions of an adapter.
+"""The adapter: the functions by which the operations reach the tensors of a framework.
 
-An adapter is a class derived from Adapter, in the folder of its framework, and is given to Operations (operations.py). Adapter
-itself is that of memory without a framework: of bytearray, array, memoryview and all else that has the buffer protocol. A
-framework replaces dense, empty and from_output, and where dense() makes copies also dense_in_place and write_back. Everything
-else may stay.
+An adapter is a class derived from Adapter, in the folder of its framework; Operations (operations.py) takes it. Adapter itself
+handles memory without a framework: bytearray, array, memoryview and all other objects with the buffer protocol. A framework
+replaces dense, empty and from_output. If its dense() makes copies, it also replaces dense_in_place and write_back. The rest is
+optional.
 
-Functions that are called for each tensor are best static, and of C where the framework has one.
+Functions that run for each tensor are best static, and C functions of the framework if there are any.
 """
 from horovod import _core
 
 
 def each(function, tensors):
-    """What the function makes of each tensor of a group; an exception knows of which one it is."""
+    """Returns the function's result for each tensor of a group. An exception gets the tensor's place in the group."""
     made = []
     for tensor in tensors:
         try:
@@ -23,20 +23,20 @@ def each(function, tensors):
 
 
 class Adapter:
-    """The adapter of memory without a framework, and what those of frameworks are derived from."""
+    """The adapter of memory without a framework, and the base class of the frameworks' adapters."""
 
     # --- The memory of tensors
 
     @staticmethod
     def dense(tensor):
-        """The tensor itself if the extension can read it (docs/python.md, "How the extension reads a tensor"), as it is dense memory of the
-        host with its values; else something that is, of the same shape and values. Raises what is wrong with the tensor."""
+        """Returns the tensor itself if it is dense host memory that the extension can read (docs/python.md, "How the extension
+        reads a tensor"); else such an object of the same shape and values. Raises an error that describes an unsuitable tensor."""
         view = memoryview(tensor)
         return view if view.c_contiguous else memoryview(view.tobytes()).cast(view.format, view.shape)
 
     @staticmethod
     def empty(source, shape):
-        """Memory for a result of the type of `source`, which is what dense() gave, with that shape."""
+        """Allocates memory for a result with the type of `source`, an object from dense(), and the given shape."""
         count = source.itemsize
         for n in shape:
             count *= n
@@ -44,60 +44,60 @@ class Adapter:
         return flat.cast("B").cast(source.format, shape) if len(shape) != 1 and count else flat
 
     def empty_like(self, source):
-        """The same with the shape of `source`."""
+        """empty() with the shape of `source`."""
         return self.empty(source, source.shape)
 
     @staticmethod
     def from_output(output, like):
-        """The runtime's output as a tensor, without a copy where that can be; like: the tensor that was sent."""
+        """Returns the runtime's output as a tensor, without a copy if possible; like: the tensor that was sent."""
         del like
         return memoryview(output)
 
-    # Whether what dense() gives, where it is not the tensor, is memory of nobody else, which may be used for the result.
+    # Whether a copy that dense() makes is private memory, in which the operations may store the result.
     dense_is_ours = False
 
     # --- In place
 
     @staticmethod
     def dense_in_place(tensor):
-        """dense() for what the runtime writes to; raises ValueError where it cannot be written to."""
+        """dense() for a tensor that the runtime writes to; raises ValueError if it cannot be written to."""
         return tensor
 
     @staticmethod
     def write_back(tensor, target):
-        """What synchronize is to return for an operation in place that was done in `target`, of dense_in_place: the tensor, or
-        a function (outputs) that brings the values to where they belong and returns it."""
+        """Returns the result of synchronize for an operation in place whose result is in `target`, from dense_in_place: the tensor,
+        or a function (outputs) that copies the values to the tensor and returns it."""
         del target
         return tensor
 
     @staticmethod
     def written(tensors):
-        """Notes that the runtime writes to tensors, where the framework has to know. TypeError, AttributeError and RuntimeError,
-        for what is none of the framework's, are ignored."""
+        """Notifies the framework that the runtime writes to tensors. The caller ignores TypeError, AttributeError and RuntimeError,
+        which objects of other frameworks raise."""
 
-    # --- Results. None: they are returned as they are
+    # --- Results. None: returned unchanged
 
-    return_to = None  # (tensor, result): what synchronize is to return for a result in host memory: it, or a function (outputs)
-    sequence = tuple  # what the results of a group are returned in
+    return_to = None  # (tensor, result) -> the result of synchronize for a result in host memory: it, or a function (outputs)
+    sequence = tuple  # the type in which the results of a group are returned
 
     def from_outputs(self, outputs, likes):
-        """from_output() of each of a group."""
+        """from_output() for each tensor of a group."""
         return self.sequence(map(self.from_output, outputs, likes))
 
     # --- Groups
 
-    # Memory for the results of a group whose tensors are submitted as they are, without a look at each in Python; those that the
-    # extension refuses go through dense(). None: all do.
+    # Allocate memory for the results of a group, whose tensors Python then submits unchecked. If the extension refuses them, they
+    # pass through dense(). None: all groups do.
     rooms_for = None  # (tensors)
     rows_for_all = None  # (tensors, process_set)
 
     def all_dense(self, tensors):
-        """dense() of each tensor of a group."""
+        """dense() for each tensor of a group."""
         return each(self.dense, tensors)
 
     @staticmethod
     def group(tensors):
-        """The tensors of a group as a sequence; ValueError when there are none."""
+        """Returns the tensors of a group as a sequence; raises ValueError if there are none."""
         try:
             tensors = iter(tensors)
         except TypeError:
@@ -109,13 +109,13 @@ class Adapter:
 
     # --- Arguments
 
-    zeros_like = None  # (tensor): what is reduced for a factor of 0, which the runtime does not know. None: it is refused
-    reduction = None  # (op, average, process_set): the reduction that is meant. None: as operations.reduction says
-    split_counts = None  # (splits): those of an alltoall as a list of integers, or None. None: the extension reads them
-    unsupported = ValueError  # raised where a reducescatter does not know the reduction
+    zeros_like = None  # (tensor): the zeros to reduce for a factor of 0, which the runtime rejects. None: refuse that
+    reduction = None  # (op, average, process_set) -> the reduction. None: operations.reduction
+    split_counts = None  # (splits) -> a list of integers, or None. None: the extension reads them
+    unsupported = ValueError  # raised for a reduction that reducescatter does not support
 
     def rows_for(self, source, process_set):
-        """Memory for this rank's part of the rows of `source`; what has no rows is left to the runtime to refuse."""
+        """Allocates memory for this rank's part of the rows of `source`; without rows the runtime refuses it later."""
         shape = source.shape
         if not shape or not process_set.included():
             return self.empty_like(source)
@@ -123,7 +123,7 @@ class Adapter:
         return self.empty(source, (rows, *shape[1:]))
 
     def exchanged(self, tensor, splits, size, outputs):
-        """What an alltoall returns: its only output as a tensor, and how many rows came from each of `size` ranks."""
+        """Returns an alltoall's result: its only output as a tensor, and how many rows came from each of `size` ranks."""
         del splits
         return self.from_output(outputs[0], tensor), [outputs[0].rows_of(rank) for rank in range(size)]
 
@@ -131,7 +131,7 @@ class Adapter:
 
     @staticmethod
     def explained(tensors, process_set, name=None):
-        """(an exception to raise in place of a refusal, the place of the tensor in its group), or (None, None)."""
+        """Returns (an exception to raise in place of a refusal, the tensor's place in its group), or (None, None)."""
         del tensors, name
         if process_set.process_set_id is None:
             return ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...)."), None

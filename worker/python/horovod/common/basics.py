@@ -1,4 +1,4 @@
-"""Start and end of the job and who this process is, the same for every framework."""
+"""Start and end of the job and this process's place in it, the same for every framework."""
 import atexit
 import os
 
@@ -14,7 +14,7 @@ _TIMELINE_ERRORS = {
 
 
 class HorovodBasics:
-    """What every framework's module offers. There is one job, whichever object is asked."""
+    """The functions that every framework's module offers. All objects share the one job of this process."""
 
     Average = _core.AVERAGE
     Sum = _core.SUM
@@ -26,12 +26,12 @@ class HorovodBasics:
     _is_registered = False
 
     def __init__(self, pkg_path=None, *args):
-        """The arguments named a library per framework once; there is one for all."""
+        """Ignores the arguments: they once named a library for each framework."""
 
     def init(self, comm=None, process_sets=None):
         """Joins the job: all processes (None), those of a list, or those of a communicator of mpi4py.
 
-        process_sets: ProcessSets to begin with, or "dynamic". ValueError when it fails.
+        process_sets: ProcessSets to begin with, or "dynamic". Raises ValueError on failure.
         """
         if isinstance(process_sets, str):
             if process_sets.lower() != "dynamic":
@@ -42,7 +42,7 @@ class HorovodBasics:
         wanted = sets.check(process_sets or [], has_comm)
         if _core.is_initialized():
             return
-        if not HorovodBasics._is_registered:  # before it begins: it ends then however Python does
+        if not HorovodBasics._is_registered:  # before the job begins, so that it ends whenever Python ends
             atexit.register(_core.shutdown_at_exit)
             HorovodBasics._is_registered = True
         addresses, ranks = sets.split(wanted)
@@ -57,22 +57,22 @@ class HorovodBasics:
 
     @staticmethod
     def _mark_children():
-        """The runtime's word to processes that this one starts, also where they get a copy of os.environ."""
+        """Copies the runtime's mark for child processes to os.environ, because some children get a copy of that."""
         value = _core.rank_process()
         if value is not None:
             os.environ["HOROVOD_RANK_PROCESS"] = value
 
     def shutdown(self):
-        """Leaves the job, once all processes do."""
+        """Leaves the job; waits until all processes do."""
         _core.shutdown()
         sets.ended()
 
     def start_timeline(self, file_path, mark_cycles=False):
-        """Begins to write what happens to every tensor; chrome://tracing and Perfetto show the file."""
+        """Starts a timeline with the events of every tensor; chrome://tracing and Perfetto show the file."""
         self._check_timeline(_core.start_timeline(os.fspath(file_path), mark_cycles))
 
     def stop_timeline(self):
-        """Ends the timeline; its file is complete then."""
+        """Ends the timeline and completes its file."""
         self._check_timeline(_core.stop_timeline())
 
     @staticmethod
@@ -100,7 +100,7 @@ class HorovodBasics:
     rocm_built = staticmethod(_core.rocm_built)
 
 
-# The same as names of a module, for those of frameworks to import.
+# The same as names of this module, which the frameworks' modules import.
 basics = HorovodBasics()
 Average, Sum, Adasum, Min, Max, Product = (
     basics.Average, basics.Sum, basics.Adasum, basics.Min, basics.Max, basics.Product)

@@ -1,4 +1,4 @@
-"""What a compressor is: how tensors are sent in another type than their own. Frameworks have those of their types."""
+"""The interface of compressors, which send tensors in another type. The frameworks define those for their types."""
 
 
 class Compressor:
@@ -6,7 +6,7 @@ class Compressor:
 
     @staticmethod
     def compress(tensor):
-        """Returns (tensor to send, what decompress needs to know)."""
+        """Returns (tensor to send, context for decompress)."""
         raise NotImplementedError
 
     @staticmethod

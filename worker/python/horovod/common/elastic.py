@@ -1,7 +1,7 @@
-"""Training that goes on after ranks were lost and when hosts come or go.
+"""Training that continues after ranks were lost and when hosts are added or removed.
 
-A State is what a training would lose; run_fn repeats a training function from the last committed
-state whenever the job had to be formed anew. Frameworks give both what they need of them.
+A State holds the data that a training would lose. run_fn repeats a training function from the last committed state
+whenever the job was formed anew. The frameworks' modules complete both.
 """
 import copy
 import functools
@@ -11,7 +11,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 
 
 class HostUpdateResult:
-    """What became of the hosts of the job; both may happen in one update."""
+    """How the hosts of the job have changed; one update may add and remove hosts."""
     no_update = 0
     removed = 1
     added = 2
@@ -19,34 +19,34 @@ class HostUpdateResult:
 
 
 class NotificationManager:
-    """Tells the states of this process that the hosts of the job have changed."""
+    """Notifies the states of this process of changes to the hosts of the job."""
 
     def __init__(self):
         self._listeners = set()
 
     def init(self):
-        """Called before each training; there is nothing to begin with here."""
+        """Called before each training; does nothing."""
 
     def register_listener(self, listener):
-        """From now on listener.on_hosts_updated is called with each update."""
+        """Calls listener.on_hosts_updated with each update from now on."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener):
-        """The listener is told no more; it may be unknown."""
+        """Removes a listener, which may be unknown."""
         self._listeners.discard(listener)
 
     def handle_hosts_updated(self, timestamp, update_res):
-        """Passes an update (a time that grows, a HostUpdateResult) on; from any thread."""
+        """Passes an update (a time that grows, a HostUpdateResult) to the listeners. Any thread may call it."""
         for listener in list(self._listeners):
             listener.on_hosts_updated(timestamp, update_res)
 
 
-WorkerNotificationManager = NotificationManager  # as Horovod calls it
+WorkerNotificationManager = NotificationManager  # Horovod's name
 notification_manager = NotificationManager()
 
 
 class State:
-    """What all ranks must share to go on with a training after the job was formed anew.
+    """The data that all ranks must share to continue a training after the job was formed anew.
 
     bcast_object(obj) returns the object of rank 0 on every rank; get_rank() is this rank.
     """
@@ -59,18 +59,18 @@ class State:
         self._reset_callbacks = []
 
     def register_reset_callbacks(self, callbacks):
-        """Functions to call after each reset, for what depends on the number of ranks."""
+        """Adds functions to call after each reset, for data that depends on the number of ranks."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
-        """The job was formed anew: forgets updates that led to it, and calls the callbacks."""
+        """After the job was formed anew, drops the updates that led to it, and calls the callbacks."""
         self._updates = queue.Queue()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp, update_res):
-        """Remembers an update for the next check; from any thread."""
+        """Stores an update for the next check. Any thread may call it."""
         self._updates.put((timestamp, update_res))
 
     def commit(self):
@@ -79,7 +79,7 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self):
-        """HostsUpdatedInterrupt on every rank at the same call, once rank 0 knows of an update."""
+        """Raises HostsUpdatedInterrupt on every rank at the same call, once rank 0 has an update."""
         newest, result = self._last_update, HostUpdateResult.no_update
         while not self._updates.empty():
             timestamp, update = self._updates.get()
@@ -94,19 +94,19 @@ class State:
         raise NotImplementedError
 
     def restore(self):
-        """Goes back to what was saved last."""
+        """Restores the state that was saved last."""
         raise NotImplementedError
 
     def sync(self):
-        """Gives every rank the state of rank 0."""
+        """Copies the state of rank 0 to every rank."""
         raise NotImplementedError
 
     def reset(self):
-        """The job was formed anew; called before the callbacks."""
+        """Called after the job was formed anew, before the callbacks."""
 
 
 class ObjectState(State):
-    """A State of Python objects, which are attributes of it: those that the arguments name."""
+    """A State of Python objects: its attributes that the keyword arguments name."""
 
     def __init__(self, bcast_object, get_rank, **kwargs):
         self._saved_state = kwargs
@@ -114,15 +114,15 @@ class ObjectState(State):
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
 
     def save(self):
-        """Copies the attributes, so that what changes within them later is not saved."""
+        """Copies the attributes deeply, so that later changes within them do not alter the saved state."""
         self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
 
     def restore(self):
-        """Sets the attributes to what was saved last."""
+        """Restores the attributes that were saved last."""
         self._set_attrs()
 
     def sync(self):
-        """Sets and saves the attributes that rank 0 has now."""
+        """Copies the attributes of rank 0 to every rank, and saves them."""
         if self._saved_state:
             self.save()
             self._saved_state = self._bcast_object(self._saved_state)
@@ -134,10 +134,10 @@ class ObjectState(State):
 
 
 def run_fn(func, reset):
-    """func(state, ...) made to go on after failures: reset() forms the job anew.
+    """Wraps func(state, ...) so that it continues after failures: reset() forms the job anew.
 
-    After HorovodInternalError the state is restored; after HostsUpdatedInterrupt training goes on
-    from where it is, and where ranks only left there is nothing to synchronise.
+    After HorovodInternalError the wrapper restores the state. After HostsUpdatedInterrupt training continues with the
+    current state; if hosts were only removed, no state has to be synchronised.
     """
 
     @functools.wraps(func)

@@ -1,4 +1,4 @@
-"""Notes an exception that ends this process, for horovodrun."""
+"""Reports an exception that ends this process to horovodrun."""
 import os
 import sys
 import threading
@@ -10,7 +10,7 @@ _before = sys.excepthook
 
 
 def _origin_of(lines):
-    """The first line of a message; of an exception that PyTorch brought from another process the one that it had there."""
+    """Returns the first line of a message. If PyTorch brought the exception from another process, the line that it had there."""
     for number, line in enumerate(lines):
         if line.startswith("Original Traceback (most recent call last):"):
             return next((inner.rstrip() for inner in lines[number + 1:] if inner.strip() and not inner.startswith(" ")), lines[0])
@@ -18,21 +18,21 @@ def _origin_of(lines):
 
 
 def words_of(kind, value, traceback):
-    """The line that names an exception, as Python writes it: without what a message, a note or a group has behind it."""
+    """Returns the line that names an exception, as Python writes it, without further lines of a message, a note or a group."""
     try:
         for part in tracebacks.TracebackException(kind, value, traceback, limit=0).format_exception_only():
-            if part.strip() and not part.startswith(" "):  # as the place of a SyntaxError does
+            if part.strip() and not part.startswith(" "):  # skips the place of a SyntaxError
                 return _origin_of(part.strip().splitlines())
-    except Exception:  # pylint: disable=broad-except  # whatever its own text ends with
+    except Exception:  # pylint: disable=broad-except  # its own __str__ may raise anything
         pass
     return kind.__name__
 
 
 def _note(kind, value, traceback):
-    """In place of sys.excepthook.
+    """Replaces sys.excepthook.
 
-    Python calls it without a caller when nothing has caught an exception of the main thread; an extension that merely shows one
-    (PyErr_Print) is called by somebody.
+    For an uncaught exception of the main thread, Python calls it without a calling frame. If an extension merely shows an
+    exception (PyErr_Print), there is a calling frame.
     """
     _before(kind, value, traceback)
     if sys._getframe().f_back is None and threading.current_thread() is threading.main_thread():  # pylint: disable=protected-access
@@ -40,7 +40,7 @@ def _note(kind, value, traceback):
 
 
 def watch():
-    """Under horovodrun: the wrapper around this process has a page for it."""
+    """Installs the hook under horovodrun, whose wrapper shares a page with this process."""
     if "HOROVOD_RANK_STATE" in os.environ:
         sys.excepthook = _note
 

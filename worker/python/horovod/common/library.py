@@ -1,4 +1,4 @@
-"""Loads the C extension, and Open MPI for it, wherever that is."""
+"""Loads the C extension, and Open MPI for it from several possible places."""
 import ctypes
 import importlib
 import os
@@ -15,7 +15,7 @@ or, where it is installed already, put its mpirun in PATH or its lib in LD_LIBRA
 
 
 def _places():
-    """Where Open MPI may lie: with the mpirun in PATH, where the loader looks, where pip puts it."""
+    """Yields the possible places of Open MPI: beside the mpirun in PATH, in the loader's path, in pip's folders."""
     mpirun = shutil.which("mpirun")
     for path in (mpirun, os.path.realpath(mpirun)) if mpirun else ():
         yield os.path.join(os.path.dirname(os.path.dirname(path)), "lib", LIBRARY)
@@ -25,7 +25,7 @@ def _places():
 
 
 def _has_mpi():
-    """Whether this process has it already, as one that uses mpi4py: then that one, made visible to all."""
+    """Returns whether this process has loaded MPI already, for example for mpi4py; then makes its symbols global."""
     try:
         ctypes.CDLL(LIBRARY, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
     except OSError:
@@ -34,7 +34,7 @@ def _has_mpi():
 
 
 def _load_mpi():
-    """Loads Open MPI, for all: what needs it finds it by its name then, and uses its hwloc where it has one."""
+    """Loads Open MPI with global symbols. Later libraries then find it by its name, and use its hwloc if it has one."""
     if _has_mpi():
         return
     for path in _places():
@@ -50,6 +50,6 @@ def _load_mpi():
 
 
 def load():
-    """The extension horovod._core; ImportError says what to install."""
+    """Returns the extension horovod._core. The ImportError on failure names the packages to install."""
     _load_mpi()
     return importlib.import_module("horovod._core")

@@ -1,4 +1,4 @@
-"""Objects of Python that the ranks send each other: pickled, as bytes, for which no framework is needed."""
+"""Collectives for Python objects, which the ranks exchange pickled, as bytes. They need no framework."""
 import array
 import itertools
 import pickle
@@ -10,7 +10,7 @@ from horovod.common.operations import Operations, synchronize
 from horovod.common.process_sets import global_process_set
 
 try:
-    import cloudpickle as pickler  # also functions and classes of the script itself
+    import cloudpickle as pickler  # also carries functions and classes of the script itself
 except ImportError:
     pickler = pickle
 
@@ -18,9 +18,9 @@ operations = Operations(Adapter(), __name__)
 
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """The root's object, on every rank; what the others pass is not looked at.
+    """Returns the root's object on every rank; ignores the objects of the other ranks.
 
-    Objects travel pickled: any that pickle (cloudpickle, where it is installed) can carry.
+    Objects are sent pickled: any that pickle (cloudpickle, if installed) can carry.
     """
     name = name or "broadcast_object"
     is_root = _core.rank() == root_rank
@@ -33,12 +33,12 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 
 
 def allgather_object(obj, name=None):
-    """The objects of all ranks, a list in the order of the ranks."""
+    """Returns the objects of all ranks, a list in the order of the ranks."""
     return gather_objects(obj, name or "allgather_object", global_process_set)
 
 
 def gather_objects(obj, name, process_set):
-    """The same in a process set, in the order of its ranks."""
+    """allgather_object() in a process set, in the order of its ranks."""
     data = _pickled(obj, "allgather", f"{name}.size", process_set)
     lengths = synchronize(operations.allgather_async(_number(len(data)), f"{name}.size", process_set)).tolist()
     gathered = synchronize(operations.allgather_async(data, f"{name}.data", process_set))
@@ -46,12 +46,12 @@ def gather_objects(obj, name, process_set):
 
 
 def _number(n):
-    """An array of one integer of 64 bits."""
+    """Returns an array of one integer of 64 bits."""
     return array.array("q", [n])
 
 
 def _pickled(obj, word, name, process_set):
-    """The object as bytes; where that fails, so does the collective that the other ranks begin with."""
+    """Returns the object as bytes. If that fails, makes the other ranks' first collective fail, too."""
     try:
         return bytearray(pickler.dumps(obj))
     except Exception as error:  # pylint: disable=broad-except

@@ -1,17 +1,17 @@
-"""The collectives, written once for all frameworks: what they need of one they ask its adapter (adapter.py).
+"""The collectives of all frameworks. They reach a framework's tensors by its adapter (adapter.py).
 
-A framework's module has `operations = Operations(its adapter, __name__)` and shows these methods to users under their names. The
-signatures are Horovod's; a module whose own differ has functions around them.
+A framework's module has `operations = Operations(its adapter, __name__)` and exports these methods under their names. The
+signatures are Horovod's; a module with other signatures wraps them.
 
-All ranks of the process set submit the same names, in any order; a tensor without a name is named by a counter, so then the
-order of such calls must be the same on all ranks.
+All ranks of the process set submit the same names, in any order. A counter names tensors without a name, so the order of such
+calls must be the same on all ranks.
 
-Parameters that all have in common: `name`, unique among what is pending on this rank; `process_set`, the ranks that take part;
-`op`, Average unless given; `prescale_factor` and `postscale_factor`, what inputs and result are multiplied by. `average` is
-Horovod's older way to say op.
+Common parameters: `name`, unique among this rank's pending tensors; `process_set`, the ranks that take part; `op`, Average by
+default; `prescale_factor` and `postscale_factor`, by which inputs and result are multiplied. `average` is Horovod's older form
+of op.
 
-Raises ValueError for what is wrong on this rank; then nothing was submitted. Ranks that disagree get HorovodInternalError
-from synchronize. What takes an operation in place and ends well is written out, as a call of Python's costs more than it.
+A call with an error on this rank raises ValueError and submits nothing. If ranks disagree, synchronize raises
+HorovodInternalError. The successful path of an operation in place is inlined, because a Python call costs more than the work.
 """
 from functools import partial
 
@@ -24,18 +24,18 @@ from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
 
 synchronize = _core.synchronize
-keep = _core.attach  # (handle, what synchronize returns, or a function of the runtime's outputs) -> handle
-_allreduce, _broadcast = _core.allreduce, _core.broadcast  # found in one step, where that counts
+keep = _core.attach  # (handle, the result of synchronize, or a function of the runtime's outputs) -> handle
+_allreduce, _broadcast = _core.allreduce, _core.broadcast  # one lookup instead of two, where that counts
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(HorovodBasics)
 
-# What the extension raises for what it does not take
+# The exceptions by which the extension rejects arguments
 REFUSALS = (TypeError, ValueError, RuntimeError, BufferError)
-NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # what Adapter.written raises for what is no tensor of the framework
+NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # Adapter.written raises them for foreign objects
 
 
 def reduction(op, average, process_set):
-    """The reduction that is meant, checked; op None means Average."""
+    """Returns the reduction that the arguments request, checked; op None means Average."""
     if average is not None:
         op = handle_average_backwards_compatibility(op, average)
     elif op is None:
@@ -48,21 +48,21 @@ def reduction(op, average, process_set):
 
 
 def all_of(results):
-    """What synchronize is to return for a group, of each tensor's as Adapter.return_to and write_back made them."""
+    """Returns the result of synchronize for a group, from the tensors' results of Adapter.return_to or write_back."""
     if not any(callable(result) for result in results):
         return tuple(results)
     return lambda outputs: tuple(result(outputs) if callable(result) else result for result in results)
 
 
 def poll(handle):
-    """Whether `synchronize(handle)` would return at once. ValueError for a handle that is not pending."""
+    """Returns whether `synchronize(handle)` would return at once. Raises ValueError for a handle that is not pending."""
     if callable(handle):
         return handle.poll()
     return _core.poll(handle)
 
 
 def barrier(process_set=global_process_set):
-    """Waits until every rank of the process set has come here."""
+    """Waits until every rank of the process set has called it."""
     _core.barrier(process_set.process_set_id)
 
 
@@ -78,18 +78,18 @@ class Operations:
         self._return_to, self._write_back, self._written = adapter.return_to, adapter.write_back, adapter.written
         self._split_counts, self._exchanged = adapter.split_counts, adapter.exchanged
         self._reduction = adapter.reduction or reduction
-        self._adapter = adapter  # what is asked for seldom
+        self._adapter = adapter  # for the rarely used functions
 
     def __reduce__(self):
-        """A pickle names it: methods of it are shown to users as functions."""
+        """Pickles the object by its name, because modules export its methods as functions."""
         return "operations"
 
-    # --- What is refused
+    # --- Refused calls
 
     def refused(self, error, word, tensors, name, process_set, n=0):
-        """What to raise for a call of n tensors of a group, or one, that this rank refuses with an error.
+        """Returns the exception to raise for a call of n tensors of a group, or one, that this rank refuses with an error.
 
-        The other ranks would wait for it, so they are told first, unless the runtime has done so.
+        Announces the refusal to the other ranks first, because they would wait, unless the runtime has announced it.
         """
         if isinstance(error, HorovodInternalError):  # not refused: it failed
             return error
@@ -103,7 +103,7 @@ class Operations:
         return error if reason is None else reason
 
     def group_of(self, tensors, word, name, process_set):
-        """The tensors of a group as a tuple; ValueError when there are none, which fails the group of the other ranks."""
+        """Returns the tensors of a group as a tuple. Without tensors raises ValueError, and makes the other ranks' group fail."""
         if type(tensors) in (list, tuple) and tensors:
             return tuple(tensors)
         try:
@@ -113,13 +113,13 @@ class Operations:
             raise
 
     def _check_needs_copies(self, error, tensors):
-        """Raises what the runtime has refused tensors with, unless it needs copies of some of them."""
+        """Raises the error by which the runtime has refused tensors, unless it needs copies of some of them."""
         if (isinstance(error, HorovodInternalError) or getattr(error, "is_told", False)
                 or all(self._dense(tensor) is tensor for tensor in tensors)):
             raise error
 
     def _as_they_are(self, call, tensors, *arguments):
-        """Calls the runtime for a group, without a look at each tensor; None where it needs copies of some."""
+        """Calls the runtime for a group without checking each tensor; returns None if it needs copies of some."""
         try:
             return call(tensors, *arguments)
         except REFUSALS as error:
@@ -127,7 +127,7 @@ class Operations:
         return None
 
     def scatter_error(self, error, op):
-        """What to raise for an error of a reducescatter, which knows two reductions."""
+        """Returns the exception to raise for an error of a reducescatter, which supports two reductions."""
         kind = self._adapter.unsupported
         if op in (Average, Sum) or not isinstance(error, ValueError) or isinstance(error, kind):
             return error
@@ -139,15 +139,15 @@ class Operations:
     # --- Memory
 
     def _factors(self, tensors, prescale, postscale):
-        """(tensors, prescale, postscale) for the runtime, which knows no factor 0: then zeros are reduced instead."""
+        """Returns (tensors, prescale, postscale) for the runtime. It rejects a factor of 0, so zeros are reduced instead."""
         zeros_like = self._adapter.zeros_like
         if zeros_like is None or (prescale and postscale):
             return tensors, prescale, postscale
-        float(prescale), float(postscale)  # TypeError for what is no number
+        float(prescale), float(postscale)  # raises TypeError unless it is a number
         return [zeros_like(tensor) for tensor in tensors], 1.0, 1.0
 
     def _rooms(self, tensors, sources):
-        """Memory for the results of a group; sources: dense() of each, of which copies of our own are used again."""
+        """Allocates memory for the results of a group; sources: dense() of each. Reuses private copies among them."""
         _, empty_like, is_ours = self._memory
         if not is_ours:
             return self._adapter.sequence(map(empty_like, sources))
@@ -161,7 +161,7 @@ class Operations:
 
     def allreduce_async(self, tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                         process_set=global_process_set):
-        """Submits the reduction of `tensor` over the ranks; synchronize gives a new tensor of its shape and type."""
+        """Submits the reduction of `tensor` over the ranks; synchronize returns a new tensor of its shape and type."""
         dense, empty_like, is_ours = self._memory
         try:
             if op is None or op == Adasum or average is not None:
@@ -179,7 +179,7 @@ class Operations:
 
     def allreduce(self, tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                   process_set=global_process_set):
-        """The reduction of `tensor` over the ranks: a new tensor of its shape and type. Has no gradient."""
+        """Returns the reduction of `tensor` over the ranks: a new tensor of its shape and type. Has no gradient."""
         dense, empty_like, is_ours = self._memory
         try:
             if op is None or op == Adasum or average is not None:
@@ -203,7 +203,7 @@ class Operations:
         try:
             if op is None or op == Adasum or average is not None:
                 op = self._reduction(op, average, process_set)
-            try:  # what the runtime does not take as it is, it refuses
+            try:  # the runtime refuses a tensor that it needs a copy of
                 handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
                                                process_set.process_set_id)
             except REFUSALS as error:
@@ -234,7 +234,7 @@ class Operations:
             _allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
         except HorovodInternalError:
             raise
-        except REFUSALS as error:  # unless the runtime did, the other form finds out why, and tells the others
+        except REFUSALS as error:  # unless announced, the other form finds the reason and announces it
             if getattr(error, "is_told", False):
                 raise self.refused(error, "allreduce", (tensor,), name, process_set)
         else:
@@ -248,7 +248,7 @@ class Operations:
 
     def grouped_allreduce_async(self, tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                                 process_set=global_process_set):
-        """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
+        """Submits tensors that are reduced together; synchronize returns a tuple of new tensors."""
         tensors = self.group_of(tensors, "allreduce", name, process_set)
         try:
             if op is None or op == Adasum or average is not None:
@@ -274,7 +274,7 @@ class Operations:
             if op is None or op == Adasum or average is not None:
                 op = self._reduction(op, average, process_set)
             if prescale_factor and postscale_factor:
-                try:  # as _as_they_are, a call less
+                try:  # as _as_they_are, with one call less
                     handle = _core.grouped_allreduce_async(tensors, tensors, name, op, prescale_factor, postscale_factor,
                                                            process_set.process_set_id)
                 except REFUSALS as error:
@@ -300,7 +300,7 @@ class Operations:
             self.grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
 
     def group_reduced_in_place(self, tensors, average, name, op, prescale_factor, postscale_factor, process_set):
-        """The reductions of tensors that only the caller has, in their memory, waited for."""
+        """Reduces tensors that only the caller has, in their memory, and waits for the results."""
         if not (prescale_factor and postscale_factor):
             return self.grouped_allreduce_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
         try:
@@ -324,7 +324,7 @@ class Operations:
         return keep(handle, lambda outputs: from_output(outputs[0], tensor))
 
     def gather_async(self, tensor, name, process_set, finish):
-        """Submits an allgather; synchronize gives finish(the runtime's outputs)."""
+        """Submits an allgather; synchronize returns finish(the runtime's outputs)."""
         try:
             handle = _core.allgather_async(self._dense(tensor), name, process_set.process_set_id)
         except Exception as error:  # pylint: disable=broad-except
@@ -332,13 +332,13 @@ class Operations:
         return keep(handle, finish)
 
     def grouped_allgather_async(self, tensors, name=None, process_set=global_process_set):
-        """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
+        """Submits tensors that are gathered together; synchronize returns a tuple of tensors."""
         tensors = self.group_of(tensors, "allgather", name, process_set)
         from_outputs = self._from_outputs
         return self.grouped_gather_async(tensors, name, process_set, lambda outputs: from_outputs(outputs, tensors))
 
     def grouped_gather_async(self, tensors, name, process_set, finish):
-        """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
+        """Submits a grouped allgather; synchronize returns finish(the runtime's outputs)."""
         try:
             handle = None
             if self._rooms_for is not None:
@@ -352,7 +352,7 @@ class Operations:
     # --- Broadcast
 
     def broadcast_async(self, tensor, root_rank, name=None, process_set=global_process_set):
-        """Submits the sending of root_rank's tensor to all; synchronize gives a new tensor of the same shape and type.
+        """Submits a broadcast of root_rank's tensor; synchronize returns a new tensor of the same shape and type.
 
         root_rank is a rank of the job, also in a process set.
         """
@@ -367,7 +367,7 @@ class Operations:
         return handle if return_to is None else keep(handle, return_to(tensor, target))
 
     def broadcast(self, tensor, root_rank, name=None, process_set=global_process_set):
-        """A new tensor with the values that `tensor` has on root_rank, a rank of the job. Has no gradient."""
+        """Returns a new tensor with the values that `tensor` has on root_rank, a rank of the job. Has no gradient."""
         dense, empty_like, is_ours = self._memory
         try:
             source = dense(tensor)
@@ -382,7 +382,7 @@ class Operations:
         return result if result is target else result(None)
 
     def broadcast_async_(self, tensor, root_rank, name=None, process_set=global_process_set):
-        """Submits the sending of root_rank's tensor to all; it replaces `tensor` once synchronized."""
+        """Submits a broadcast of root_rank's tensor; it replaces `tensor` once synchronized."""
         try:
             target = self._dense_in_place(tensor)
             handle = _core.broadcast_async(target, target, root_rank, name, process_set.process_set_id)
@@ -411,11 +411,11 @@ class Operations:
     # --- Alltoall
 
     def alltoall_async(self, tensor, splits=None, name=None, process_set=global_process_set):
-        """Submits the sending of splits[r] rows of `tensor` to each rank r of the process set.
+        """Submits an alltoall that sends splits[r] rows of `tensor` to each rank r of the process set.
 
-        splits: integers, as a tensor of one dimension or any sequence; without them every rank gets the
-        same number of rows. synchronize gives (what was received, in rank order; how many rows came from
-        each rank, of the type of splits, else int32).
+        splits: integers, as a tensor of one dimension or any sequence; without them every rank gets the same number of rows.
+        synchronize returns (the received rows in rank order; how many rows came from each rank, of the type of splits, else
+        int32).
         """
         try:
             counts = splits if self._split_counts is None else self._split_counts(splits)
@@ -428,7 +428,7 @@ class Operations:
 
     def reducescatter_async(self, tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                             postscale_factor=1.0):
-        """Submits the average or sum of the ranks' tensors; synchronize gives this rank's part of the rows.
+        """Submits the average or sum of the ranks' tensors; synchronize returns this rank's part of the rows.
 
         Of N rows over n ranks each gets N / n, and the first N % n ranks one more.
         """
@@ -446,7 +446,7 @@ class Operations:
 
     def reducescatter(self, tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                       postscale_factor=1.0):
-        """This rank's rows of the average or sum of the ranks' tensors. Has no gradient."""
+        """Returns this rank's rows of the average or sum of the ranks' tensors. Has no gradient."""
         try:
             if not (prescale_factor and postscale_factor):
                 (tensor,), prescale_factor, postscale_factor = self._factors((tensor,), prescale_factor, postscale_factor)
@@ -463,7 +463,7 @@ class Operations:
 
     def grouped_reducescatter_async(self, tensors, name=None, op=Average, process_set=global_process_set,
                                     prescale_factor=1.0, postscale_factor=1.0):
-        """Submits tensors that are reduced and scattered together; synchronize gives a tuple of tensors."""
+        """Submits tensors that are reduced and scattered together; synchronize returns a tuple of tensors."""
         tensors = self.group_of(tensors, "reducescatter", name, process_set)
         try:
             if self._rows_for_all is not None and prescale_factor and postscale_factor and process_set.included():
@@ -482,21 +482,21 @@ class Operations:
 
 
 class SparseHandle:
-    """Handle of a sparse allreduce: called, it waits and returns the sparse tensor; may be called again."""
+    """The handle of a sparse allreduce. A call waits and returns the sparse tensor; it may be called again."""
 
     def __init__(self, handles, finish):
-        self._handles = handles  # those that are not ended yet
+        self._handles = handles  # those that have not ended yet
         self._results = []  # of the others
-        self._error = None  # the first one that one of them ended with
+        self._error = None  # the first failure of one of them
         self._finish = finish
         self._result = None
 
     def poll(self):
-        """Whether calling the handle would return at once."""
+        """Returns whether a call of the handle would return at once."""
         return all(map(poll, self._handles))
 
     def __call__(self):
-        while self._handles:  # an interrupt leaves those that are not ended
+        while self._handles:  # an interrupt leaves the remaining ones
             self._end_first()
         if self._finish is not None:
             finish, self._finish = self._finish, None

@@ -1,7 +1,7 @@
-"""Process sets: some of the ranks, which reduce among themselves."""
+"""Process sets: ranks that negotiate and reduce among themselves."""
 from horovod import _core
 
-# What the runtime returns instead of the number of a set.
+# The numbers that the runtime returns for errors.
 _ERRORS = {
     -1: "Horovod has not been initialized; use hvd.init().",
     -2: "the ranks disagree, or HOROVOD_DYNAMIC_PROCESS_SETS=1 was not set before hvd.init() (or pass it "
@@ -14,7 +14,7 @@ _ERRORS = {
 
 
 def _number(result, what):
-    """The result of a call about sets, or ValueError."""
+    """Returns the result of a call about sets, or raises ValueError."""
     if result >= 0:
         return result
     text = _ERRORS.get(result, f"error {result}")
@@ -22,12 +22,12 @@ def _number(result, what):
 
 
 def _is_comm(thing):
-    """Whether it is a communicator of mpi4py."""
+    """Returns whether `thing` is a communicator of mpi4py."""
     return hasattr(thing, "Get_group") and hasattr(thing, "Get_rank")
 
 
 def _address(comm):
-    """Where the MPI_Comm of a communicator of mpi4py lies."""
+    """Returns the address of the MPI_Comm in a communicator of mpi4py."""
     from mpi4py import MPI  # pylint: disable=import-outside-toplevel
     if MPI._sizeof(MPI.Comm) != 8:  # pylint: disable=protected-access
         raise ValueError("mpi4py was built for another MPI; Horovod needs Open MPI")
@@ -37,7 +37,7 @@ def _address(comm):
 class ProcessSet:
     """Ranks that reduce among themselves, given as a sequence or as a communicator of mpi4py.
 
-    It can be used once it is registered: by init(process_sets=...) or add_process_set().
+    It is usable once init(process_sets=...) or add_process_set() has registered it.
     """
 
     process_set_id = None
@@ -56,19 +56,19 @@ class ProcessSet:
         self.process_set_id = None
 
     def size(self):
-        """How many ranks it has; None while it is not registered."""
+        """Returns the number of ranks; None while it is not registered."""
         if self.process_set_id is None:
             return None
         return _number(_core.process_set_size(self.process_set_id), "size of a process set")
 
     def rank(self):
-        """This process within the set; None while it is not registered. ValueError outside."""
+        """Returns this process's rank in the set; None while it is not registered. Raises ValueError outside the set."""
         if self.process_set_id is None:
             return None
         return _number(_core.process_set_rank(self.process_set_id), "rank in a process set")
 
     def included(self):
-        """Whether this process is in it; None while it is not registered."""
+        """Returns whether this process is in the set; None while it is not registered."""
         if self.process_set_id is None:
             return None
         return bool(_number(_core.process_set_included(self.process_set_id), "member of a process set"))
@@ -113,7 +113,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Removes a set; whether that was possible. All processes make the same calls."""
+    """Removes a set, and returns whether that was possible. All processes make the same calls."""
     if process_set.process_set_id is None:
         raise ValueError(f"{process_set} is not registered")
     result = _core.remove_process_set(process_set.process_set_id)
@@ -134,12 +134,12 @@ def _register(process_set, number):
 
 
 def _setup(basics):
-    """Nothing: every framework shares the job. Modules for frameworks call it where they were written for Horovod."""
+    """Does nothing, because all frameworks share the job. Modules that were written for Horovod call it."""
     del basics
 
 
 def check(process_sets, has_comm):
-    """The sets of init() as ProcessSets; each once."""
+    """Converts the sets of init() to ProcessSets; raises ValueError if a set is there twice."""
     sets = [one if isinstance(one, ProcessSet) else ProcessSet(one) for one in process_sets]
     if any(one.mpi_comm is not None for one in sets) and not has_comm:
         raise NotImplementedError("Process sets defined by MPI communicators need init(comm=...) with a communicator.")
@@ -150,13 +150,13 @@ def check(process_sets, has_comm):
 
 
 def split(process_sets):
-    """(addresses of communicators, lists of ranks): those of communicators are numbered first."""
+    """Returns (addresses of communicators, lists of ranks): the sets of communicators get their numbers first."""
     return ([_address(one.mpi_comm) for one in process_sets if one.mpi_comm is not None],
             [one.ranks for one in process_sets if one.mpi_comm is None])
 
 
 def began(process_sets):
-    """The job runs: every set learns its number."""
+    """Once the job runs, stores the number of every set."""
     global_process_set.ranks = _core.process_set_ranks(0)
     by_ranks = {tuple(_core.process_set_ranks(number)): number for number in sorted(_core.process_set_ids(), reverse=True)}
     for one in process_sets:
@@ -168,7 +168,7 @@ def began(process_sets):
 
 
 def ended():
-    """The job is over, and its sets with it."""
+    """After the end of the job, invalidates its sets."""
     for one in _registered:
         one._invalidate()  # pylint: disable=protected-access
     _registered.clear()

@@ -1,4 +1,4 @@
-"""Small things that the frameworks' modules share."""
+"""Helpers that the frameworks' modules share."""
 import contextlib
 import functools
 import importlib.util
@@ -9,22 +9,22 @@ import warnings
 from horovod import _core
 from horovod.common.exceptions import HorovodVersionMismatchError, get_version_mismatch_message
 
-_cache = functools.lru_cache(maxsize=None)  # for functions whose answer stays the same
+_cache = functools.lru_cache(maxsize=None)  # for functions with constant results
 
 
 def get_ext_suffix():
-    """How the file names of extension modules end."""
+    """Returns the suffix of extension modules' file names."""
     return sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
 def get_extension_full_path(pkg_path, *args):
-    """The file of the extension, which is the same for every framework."""
+    """Returns the file of the extension, which is the same for every framework."""
     del pkg_path, args
     return _core.__file__
 
 
 def check_extension(ext_name, ext_env_var, pkg_path, *args):
-    """ImportError when the extension is not there."""
+    """Raises ImportError if the extension does not exist."""
     path = get_extension_full_path(pkg_path, *args)
     if not os.path.exists(path):
         raise ImportError(f"Extension {ext_name} has not been built: {path} not found. Install horovod again "
@@ -32,7 +32,7 @@ def check_extension(ext_name, ext_env_var, pkg_path, *args):
 
 
 def extension_available(ext_base_name, verbose=False):
-    """Whether Horovod can be used with a framework, which is named as its package."""
+    """Returns whether Horovod works with a framework, named by its package."""
     is_there = (importlib.util.find_spec(ext_base_name) is not None
                 and importlib.util.find_spec(f"horovod.{ext_base_name}") is not None)
     if verbose:
@@ -42,49 +42,49 @@ def extension_available(ext_base_name, verbose=False):
 
 @_cache
 def gpu_available(ext_base_name, verbose=False):
-    """Whether tensors of a GPU stay there while they are reduced."""
+    """Returns whether the library reduces tensors of a GPU on the GPU."""
     del ext_base_name, verbose
     return _core.cuda_built() or _core.rocm_built()
 
 
 @_cache
 def mpi_built(verbose=False):
-    """Whether it was built with MPI."""
+    """Returns whether the library was built with MPI."""
     del verbose
     return _core.mpi_built()
 
 
 @_cache
 def gloo_built(verbose=False):
-    """Whether it was built with Gloo."""
+    """Returns whether the library was built with Gloo."""
     del verbose
     return _core.gloo_built()
 
 
 @_cache
 def nccl_built(verbose=False):
-    """The version of NCCL that it was built with, or 0."""
+    """Returns the version of NCCL that the library was built with, or 0."""
     del verbose
     return _core.nccl_built()
 
 
 @_cache
 def ddl_built(verbose=False):
-    """Whether it was built with DDL."""
+    """Returns whether the library was built with DDL."""
     del verbose
     return _core.ddl_built()
 
 
 @_cache
 def ccl_built(verbose=False):
-    """Whether it was built with oneCCL."""
+    """Returns whether the library was built with oneCCL."""
     del verbose
     return _core.ccl_built()
 
 
 @contextlib.contextmanager
 def env(**kwargs):
-    """Environment variables for the block; None takes one away."""
+    """Sets environment variables for the block; None removes one."""
     before = {name: os.environ.get(name) for name in kwargs}
     _set_environment(kwargs)
     try:
@@ -102,7 +102,7 @@ def _set_environment(values):
 
 
 def get_average_backwards_compatibility_fun(reduce_ops):
-    """A function (op, average) -> op for calls with the old argument `average`."""
+    """Returns a function (op, average) -> op for calls with the old argument `average`."""
 
     def handle_average_backwards_compatibility(op, average):
         if op is not None:
@@ -119,18 +119,18 @@ def get_average_backwards_compatibility_fun(reduce_ops):
 
 
 def num_rank_is_power_2(num_rank):
-    """Whether it is 1, 2, 4, 8, ..."""
+    """Returns whether num_rank is 1, 2, 4, 8, ..."""
     return num_rank != 0 and num_rank & (num_rank - 1) == 0
 
 
 def split_list(l, n):  # noqa: E741
-    """The list as n lists, the first of which are longer by one where it does not divide."""
+    """Splits the list into n lists. If it does not divide evenly, the first ones are longer by one."""
     size, longer = divmod(len(l), n)
     return [l[i * size + min(i, longer):(i + 1) * size + min(i + 1, longer)] for i in range(n)]
 
 
 def check_installed_version(name, version, exception=None):
-    """One package serves every version of a framework; what cannot be imported for another reason is said."""
+    """Reports a framework whose version differs from that of the installation. `exception` is the failure of an import."""
     installed = os.environ.get(f"HOROVOD_{name.upper()}_VERSION")
     if not installed or installed == version:
         return
@@ -141,7 +141,7 @@ def check_installed_version(name, version, exception=None):
 
 
 def is_iterable(x):
-    """Whether one can iterate over it."""
+    """Returns whether x is iterable."""
     try:
         iter(x)
     except TypeError:
@@ -155,7 +155,7 @@ def _numbers(version):
 
 @_cache
 def is_version_greater_equal_than(ver, target):
-    """Whether a version, "2.15.0", is at least another one."""
+    """Returns whether a version, "2.15.0", is at least another one."""
     if not all(isinstance(one, str) and one for one in (ver, target)):
         raise ValueError("This function only accepts string arguments, like \"2.15.0\".")
     return _numbers(ver) >= _numbers(target)

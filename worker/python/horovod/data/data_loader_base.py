@@ -1,10 +1,10 @@
-"""Loaders of batches, and a mixin that loads ahead in a thread."""
+"""Loaders of batches, and a mixin that prefetches in a thread."""
 import queue
 import threading
 
 
 class BaseDataLoader:
-    """What training iterates over: _iterate() yields batches, len() says how many."""
+    """A loader that training iterates over: _iterate() yields batches, len() returns their number."""
 
     def __len__(self):
         raise NotImplementedError()
@@ -21,14 +21,14 @@ class BaseDataLoader:
 
 
 class _End:
-    """In the queue: an epoch is over, with what ended it if it was no end."""
+    """Marks the end of an epoch in the queue, with the exception that ended it, if any."""
 
     def __init__(self, error=None):
         self.error = error
 
 
 class AsyncDataLoaderMixin:
-    """Loads up to `async_loader_queue_size` batches ahead, in a thread: class Loader(AsyncDataLoaderMixin, MyLoader).
+    """Prefetches up to `async_loader_queue_size` batches in a thread: class Loader(AsyncDataLoaderMixin, MyLoader).
 
     With a size of 0 it does nothing. close_async_loader() ends the thread.
     """
@@ -58,14 +58,14 @@ class AsyncDataLoaderMixin:
                 pass
 
     def _load(self, batches, must_stop):
-        """One epoch."""
+        """Loads one epoch."""
         try:
             for batch in self._iterate():
                 self._put(batches, must_stop, batch)
                 if must_stop.is_set():
                     return
             self._put(batches, must_stop, _End())
-        except Exception as error:  # pylint: disable=broad-except  # raised where the batches are used
+        except Exception as error:  # pylint: disable=broad-except  # __iter__() raises it
             self._put(batches, must_stop, _End(error))
 
     def close_async_loader(self):

@@ -1,7 +1,7 @@
 """The collectives for arrays, without a framework: `import horovod.numpy as hvd`.
 
-An array is anything that shows its memory: of NumPy, of the standard library (array, bytearray, memoryview), or by
-DLPack. Results are NumPy's where that is installed, else memoryviews. Functions that end in `_` write into their
+An array is any object with accessible memory: of NumPy, of the standard library (array, bytearray, memoryview), or by
+DLPack. Results are NumPy arrays if NumPy is installed, else memoryviews. Functions that end in `_` write to their
 array; those with `_async` return a handle for synchronize().
 """
 from horovod import _core
@@ -19,12 +19,12 @@ operations = _Operations(_ArrayAdapter(), __name__)
 
 
 def synchronize(handle):
-    """Waits for a handle and returns its result. HorovodInternalError when the collective failed."""
+    """Waits for a handle and returns its result. Raises HorovodInternalError if the collective failed."""
     return _core.wait(handle)
 
 
 def poll(handle):
-    """Whether synchronize() would return at once."""
+    """Returns whether synchronize() would return at once."""
     return _core.poll(handle)
 
 
@@ -35,14 +35,14 @@ def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale
 
 
 def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """The reduction of the arrays of all ranks, element by element."""
+    """Returns the reduction of the arrays of all ranks, element by element."""
     return operations.allreduce(array, None, name, op, prescale_factor, postscale_factor, process_set)
 
 
 def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """See allreduce_."""
-    try:  # an array is taken as it is, or refused
+    try:  # the extension takes the array unchanged, or refuses it
         return _core.allreduce_async(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
     except Exception as error:
         raise operations.refused(error, "allreduce", (array,), name, process_set)
@@ -64,7 +64,7 @@ def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, 
 
 def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                       process_set=global_process_set):
-    """allreduce of several arrays that complete together; ValueError when there are none."""
+    """allreduce of several arrays that complete together; raises ValueError if there are none."""
     return synchronize(
         operations.grouped_allreduce_async(arrays, None, name, op, prescale_factor, postscale_factor, process_set))
 
@@ -75,12 +75,12 @@ def allgather_async(array, name=None, process_set=global_process_set):
 
 
 def allgather(array, name=None, process_set=global_process_set):
-    """The arrays of all ranks, one behind the other; first dimensions may differ."""
+    """Returns the arrays of all ranks, one behind the other; first dimensions may differ."""
     return synchronize(operations.allgather_async(array, name, process_set))
 
 
 def grouped_allgather(arrays, name=None, process_set=global_process_set):
-    """allgather of several arrays that complete together; ValueError when there are none."""
+    """allgather of several arrays that complete together; raises ValueError if there are none."""
     return synchronize(operations.grouped_allgather_async(arrays, name, process_set))
 
 
@@ -90,7 +90,7 @@ def broadcast_async(array, root_rank, name=None, process_set=global_process_set)
 
 
 def broadcast(array, root_rank, name=None, process_set=global_process_set):
-    """The array of one rank, on every rank."""
+    """Returns the root's array on every rank."""
     return operations.broadcast(array, root_rank, name, process_set)
 
 
@@ -116,7 +116,10 @@ def alltoall_async(array, splits=None, name=None, process_set=global_process_set
 
 
 def alltoall(array, splits=None, name=None, process_set=global_process_set):
-    """Sends splits[i] rows to rank i, or as many to each: what came, and with splits how many rows from each rank."""
+    """Sends splits[i] rows to rank i, or without splits the same number to each.
+
+    Returns the received rows; with splits also how many came from each rank.
+    """
     return synchronize(operations.alltoall_async(array, splits, name, process_set))
 
 
@@ -128,12 +131,12 @@ def reducescatter_async(array, name=None, op=Average, process_set=global_process
 
 def reducescatter(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                   postscale_factor=1.0):
-    """This rank's rows of the reduction (Average or Sum) of the arrays of all ranks."""
+    """Returns this rank's rows of the reduction (Average or Sum) of the arrays of all ranks."""
     return operations.reducescatter(array, name, op, process_set, prescale_factor, postscale_factor)
 
 
 def join():
-    """No more arrays from this rank: waits for the others, and returns the rank that came last."""
+    """Ends this rank's arrays, waits until all ranks have joined, and returns the rank that joined last."""
     return _core.join()
 
 

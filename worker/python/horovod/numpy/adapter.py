@@ -1,6 +1,6 @@
-"""The adapter of arrays: of NumPy's, and of all that shows its memory to it.
+"""The adapter of arrays: those of NumPy, and all objects whose memory NumPy can access.
 
-Where NumPy is not installed, it is that of memory without a framework (horovod/common/adapter.py).
+Without NumPy it is the adapter of memory without a framework (horovod/common/adapter.py).
 """
 from horovod import _core
 from horovod.common import refusals
@@ -13,19 +13,19 @@ except ImportError:
 
 
 def _has_memory(array):
-    """Whether what shows an address shows one; NumPy would take other memory."""
+    """Returns whether an object with data_ptr() has memory at that address; otherwise NumPy would read other memory."""
     return not hasattr(array, "data_ptr") or array.numel() == 0 or array.data_ptr() != 0
 
 
 def _dense(array):
-    """The array as one that lies in one piece: itself, where it does."""
+    """Returns a contiguous array: itself, if it is contiguous."""
     if type(array) is not _numpy.ndarray and hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
         array = _from_tensor(array)
     return _numpy.asarray(array, order="C")
 
 
 def _from_tensor(tensor):
-    """What shows its memory by DLPack as an array of NumPy's; ValueError, which names the type, where NumPy has none."""
+    """Converts an object with DLPack to a NumPy array. Raises a ValueError that names the type if NumPy lacks it."""
     try:
         if not _has_memory(tensor):
             raise ValueError("the tensor has no memory of its own")
@@ -43,7 +43,7 @@ def _type_of(tensor):
 
 
 class ArrayAdapter(Adapter):
-    """What the operations need of arrays; see Adapter. Texts speak of arrays."""
+    """The Adapter of arrays; its messages call them arrays."""
 
     if _numpy is not None:
         dense = staticmethod(_dense)
@@ -53,7 +53,7 @@ class ArrayAdapter(Adapter):
             return _numpy.empty(shape, source.dtype)
 
         @staticmethod
-        def empty_like(source):  # NumPy's own takes longer
+        def empty_like(source):  # numpy.empty_like takes longer
             return _numpy.empty(source.shape, source.dtype)
 
         @staticmethod
@@ -64,11 +64,11 @@ class ArrayAdapter(Adapter):
 
     @staticmethod
     def reduction(op, average, process_set):
-        """The runtime refuses what it does not know."""
+        """Returns op; the runtime rejects an unknown reduction."""
         return op
 
     def all_dense(self, tensors):
-        """What is wrong with one of a group says which one it is."""
+        """dense() for each array of a group. The message of an exception names the array's position."""
         arrays = []
         for array in tensors:
             try:
@@ -81,7 +81,7 @@ class ArrayAdapter(Adapter):
 
     @staticmethod
     def group(tensors):
-        """ValueError when there are none."""
+        """Returns the arrays of a group as a list; raises ValueError if there are none."""
         arrays = list(tensors)
         if not arrays:
             raise ValueError("A group needs at least one array.")
@@ -95,10 +95,10 @@ class ArrayAdapter(Adapter):
         return self.empty(source, (rows, *shape[1:]))
 
     def exchanged(self, tensor, splits, size, outputs):
-        """The counts only where there were splits."""
+        """Adapter's result, but without the counts if there were no splits."""
         return self.from_output(outputs[0], tensor) if splits is None else super().exchanged(tensor, splits, size, outputs)
 
     @staticmethod
     def explained(tensors, process_set, name=None):
-        """The extension's refusals name what is wrong."""
+        """Returns (None, None): the extension's messages are clear enough."""
         return None, None

@@ -1,8 +1,7 @@
-"""horovod.run(): calls a function on every rank of a new job, and returns what each returned.
+"""horovod.run(): calls a function on every rank of a new job, and returns the results of all ranks.
 
-The function travels in a file of a directory that only this user can read, and results come back the same way:
-nothing that comes over a network is unpickled. Ranks on other hosts have to see that directory, so for them it is
-made in the working directory, which they have to share.
+The function and the results are stored in files of a directory that only this user can read: no data from a network is
+unpickled. For ranks on other hosts the directory is made in the working directory, which all hosts have to share.
 """
 import dataclasses
 import os
@@ -18,7 +17,7 @@ import warnings
 
 @dataclasses.dataclass
 class _Places:
-    """The files of a call, seen by run() and by every rank."""
+    """The files of a call, which run() and every rank access."""
     folder: str
 
     @property
@@ -33,7 +32,7 @@ _NO_GLOO = "horovod.run(use_gloo=True): there is no Gloo here; MPI does its work
 
 
 class _HorovodArgs:
-    """What scripts that call the launcher from Python fill in: the flags of horovodrun by their names in Horovod.
+    """The flags of horovodrun by their names in Horovod, for scripts that call the launcher from Python.
 
     `command` is a list of words, `run_func` a function without arguments; one of them is run.
     """
@@ -52,7 +51,7 @@ class _HorovodArgs:
 
 
 def _horovodrun():
-    """The launcher that came with this package, in a tree of a build or among the scripts, else that in PATH."""
+    """Returns this package's launcher, from a build tree or the scripts folder, else the one in PATH."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     beside = [os.path.realpath(os.path.join(package, "horovodrun")),
               os.path.join(sysconfig.get_path("scripts"), "horovodrun")]
@@ -63,7 +62,7 @@ def _horovodrun():
 
 
 def _flags(options):
-    """Options of run() as flags of horovodrun; those that are None are left out."""
+    """Converts options of run() to flags of horovodrun, and omits those that are None or False."""
     for name, value in options.items():
         if value is None or value is False:
             continue
@@ -77,12 +76,12 @@ def _flags(options):
 
 
 def _joined(interfaces):
-    """Network interfaces as one word of a command line: they may be given as a list of names too."""
+    """Joins network interfaces, a text or a list of names, to one word of a command line."""
     return interfaces if interfaces is None or isinstance(interfaces, str) else ",".join(interfaces)
 
 
 def _are_elsewhere(options):
-    """Whether ranks may run on other hosts."""
+    """Returns whether ranks may run on other hosts."""
     if options.get("hostfile") or options.get("host_discovery_script"):
         return True
     names = {host.partition(":")[0] for host in (options.get("hosts") or "").split(",") if host}
@@ -97,7 +96,7 @@ def _read(path):
 def _store(places, function, args, kwargs):
     try:
         import cloudpickle as pickler  # pylint: disable=import-outside-toplevel
-    except ImportError:  # then functions of the main script cannot be called
+    except ImportError:  # plain pickle cannot carry functions of the main script
         pickler = pickle
     with open(places.function, "wb") as file:
         pickle.dump(sys.path, file)
@@ -105,7 +104,7 @@ def _store(places, function, args, kwargs):
 
 
 def _call(command):
-    """Runs the launcher to its end; ends it when this process is interrupted."""
+    """Runs the launcher to its end; terminates it when this process is interrupted."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
             return process.wait()
@@ -115,7 +114,7 @@ def _call(command):
 
 
 def _results(places, size, status, command):
-    """What the ranks returned; RuntimeError with the traceback of the first that failed."""
+    """Returns the results of the ranks. Raises RuntimeError with the traceback of the first rank that failed."""
     answers = {rank: _read(places.result(rank)) for rank in range(size) if os.path.exists(places.result(rank))}
     failed = [(when, rank, value) for rank, (is_fine, value, when) in answers.items() if not is_fine]
     if failed:
@@ -138,10 +137,10 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
         ssh_identity_file=None, disable_cache=None, output_filename=None, verbose=None, use_gloo=None, use_mpi=None,
         mpi_args=None, network_interface=None, network_interfaces=None, executable=None, np=None, min_np=None,
         max_np=None):
-    """Calls func(*args, **kwargs) on num_proc ranks; a list of what they returned, by rank.
+    """Calls func(*args, **kwargs) on num_proc ranks; returns a list of their results, by rank.
 
-    The other arguments are the flags of horovodrun by the same names. RuntimeError, with its traceback, when a rank
-    raised an exception.
+    The other arguments are the flags of horovodrun by the same names. If a rank raises an exception, raises RuntimeError
+    with its traceback.
     """
     num_proc = np or num_proc
     if use_gloo:
@@ -158,7 +157,7 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
 
 
 def _run_function(func, args, kwargs, num_proc, options, executable):
-    """What run() does, with the flags of horovodrun as options."""
+    """run() with the flags of horovodrun as options."""
     folder = tempfile.mkdtemp(prefix="horovod-run-", dir=os.getcwd() if _are_elsewhere(options) else None)
     places = _Places(folder)
     try:

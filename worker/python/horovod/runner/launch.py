@@ -1,4 +1,4 @@
-"""The launcher as scripts for Horovod import it. horovodrun is a program of its own, which is called here."""
+"""The launcher's Python interface, for scripts that import it from Horovod. It calls the program horovodrun."""
 import os
 import subprocess
 import sys
@@ -6,20 +6,20 @@ import warnings
 
 from horovod.runner import _NO_GLOO, _flags, _horovodrun, _HorovodArgs, _joined, _run_function
 
-# Where the names of arguments are not those of the flags.
+# Arguments whose names differ from those of the flags.
 _OTHER_NAMES = {"nics": "network_interfaces", "use_mpi": "mpi", "tcp_flag": "tcp", "slots": "slots_per_host",
                 "cooldown_range": "blacklist_cooldown_range"}
 _NO_FLAGS = {"num_proc", "command", "run_func", "executable", "use_gloo"}
 
 
 def run_commandline():
-    """Goes on as horovodrun, with the arguments of this program."""
+    """Replaces this process by horovodrun, with the arguments of this program."""
     path = _horovodrun()
     os.execv(path, ["horovodrun", *sys.argv[1:]])
 
 
 def _options(args):
-    """The flags that were filled in, {name with underscores: value}."""
+    """Returns the flags that were set, {name with underscores: value}."""
     given = {name: value for name, value in vars(args).items() if name not in _NO_FLAGS and value is not None}
     given["nics"] = _joined(given.get("nics"))
     given["verbose"] = bool(given.get("verbose"))  # a level in Horovod
@@ -27,9 +27,9 @@ def _options(args):
 
 
 def _run(args):
-    """Runs what the arguments, a _HorovodArgs, describe: a function, whose results it returns, or a command.
+    """Runs the function of the arguments, a _HorovodArgs, and returns its results; or runs their command.
 
-    RuntimeError when a command did not end well.
+    Raises RuntimeError if the command fails.
     """
     if args.use_gloo:
         warnings.warn(_NO_GLOO, stacklevel=2)

@@ -1,9 +1,9 @@
-"""Which MPI there is, for scripts that ask Horovod's launcher."""
+"""Detects the MPI of this machine, for scripts that use these functions of Horovod's launcher."""
 import subprocess
 
 
 def _mpirun_version(env):
-    """What mpirun shows as its version; empty where there is none."""
+    """Returns mpirun's description of its version; empty if there is no mpirun."""
     try:
         done = subprocess.run(["mpirun", "--version"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)
@@ -13,27 +13,27 @@ def _mpirun_version(env):
 
 
 def is_open_mpi(env=None):
-    """Whether the mpirun in PATH is Open MPI's."""
+    """Returns whether the mpirun in PATH is Open MPI's."""
     version = _mpirun_version(env)
     return "Open MPI" in version or "OpenRTE" in version
 
 
 def mpi_available(env=None):
-    """Whether there is an mpirun that ranks can be started with."""
+    """Returns whether there is an mpirun that can start ranks."""
     return is_open_mpi(env)
 
 
 def is_spectrum_mpi(env=None):
-    """Whether the mpirun in PATH is IBM Spectrum MPI's."""
+    """Returns whether the mpirun in PATH is IBM Spectrum MPI's."""
     return "IBM Spectrum MPI" in _mpirun_version(env)
 
 
 def is_mpich(env=None):
-    """Whether the mpirun in PATH is MPICH's, which cannot be used here."""
+    """Returns whether the mpirun in PATH is MPICH's, which Horovod cannot use."""
     version = _mpirun_version(env)
     return "MPICH" in version or "HYDRA" in version
 
 
 def is_intel_mpi(env=None):
-    """Whether the mpirun in PATH is Intel's, which cannot be used here."""
+    """Returns whether the mpirun in PATH is Intel's, which Horovod cannot use."""
     return "Intel(R) MPI" in _mpirun_version(env)

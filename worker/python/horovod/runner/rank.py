@@ -1,4 +1,4 @@
-"""One rank of horovod.run(): python -m horovod.runner.rank FOLDER. Calls the function, stores what it returned."""
+"""One rank of horovod.run(): python -m horovod.runner.rank FOLDER. Calls the function and stores its result."""
 import os
 import pickle
 import stat
@@ -10,7 +10,7 @@ from horovod.runner import _Places
 
 
 def _number():
-    """This rank, as the launcher says it."""
+    """Returns the number that the launcher gave to this rank."""
     for name in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"):
         if name in os.environ:
             return int(os.environ[name])
@@ -18,7 +18,7 @@ def _number():
 
 
 def _open_own(path):
-    """Opens a file that nobody but this user can have written."""
+    """Opens a file that only this user can have written, because it will be unpickled."""
     file = open(path, "rb")  # pylint: disable=consider-using-with
     about = os.fstat(file.fileno())
     if about.st_uid != os.getuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -28,7 +28,7 @@ def _open_own(path):
 
 
 def _call(places):
-    """(whether it returned, what it returned or the traceback, when)"""
+    """Returns (whether the function returned, its result or the traceback, when it ended)."""
     try:
         with _open_own(places.function) as file:
             sys.path[:] = pickle.load(file)
@@ -39,7 +39,7 @@ def _call(places):
             return False, traceback.format_exc(), time.time()
         sys.exit(f"horovod.run: {places.folder} is not there on {os.uname().nodename}: call it in a directory that "
                  "all hosts share")
-    except Exception:  # pylint: disable=broad-except  # told to who called run()
+    except Exception:  # pylint: disable=broad-except  # run() raises it for its caller
         return False, traceback.format_exc(), time.time()
 
 
@@ -56,7 +56,7 @@ def _pickled(answer):
 
 
 def main():
-    """Everything. The exit status is 1 when the function failed."""
+    """Calls the function and stores its result. The exit status is 1 if the function failed."""
     places = _Places(sys.argv[1])
     answer = _call(places)
     path = places.result(_number())

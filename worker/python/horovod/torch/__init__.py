@@ -31,7 +31,7 @@ _MPI_LIB_AVAILABLE = True
 
 
 def _check_has_gpu():
-    """Whether PyTorch has a GPU; it may start CUDA."""
+    """Returns whether PyTorch has a GPU; the query may start CUDA."""
     return _torch.cuda.is_available()
 
 

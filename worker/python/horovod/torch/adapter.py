@@ -1,8 +1,8 @@
-"""The adapter of PyTorch: its tensors, and the memory of them that the runtime works on.
+"""The adapter of PyTorch: gives the runtime access to the memory of tensors.
 
-The runtime reads and writes dense memory of the host. Where a tensor is that already, nothing is
-copied; else the work is done on a copy, and what is left to do at the end (bringing the result to
-where it belongs) is kept with the handle until `synchronize`, by the extension.
+The runtime reads and writes dense host memory. A tensor in such memory is not copied. For other tensors the
+runtime works on a copy, and the extension keeps the last step (the copy of the result to its place) with the
+handle until `synchronize`.
 """
 import contextlib
 from functools import partial
@@ -21,7 +21,7 @@ _DTYPES = {getattr(torch, name) for name in
 
 
 def check_is_tensor(thing):
-    """ValueError, which names the type, for what is no tensor."""
+    """Raises a ValueError that names the type, unless it is a tensor."""
     if not isinstance(thing, torch.Tensor):
         kind = type(thing)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -29,7 +29,7 @@ def check_is_tensor(thing):
 
 
 def check_supported(tensor, name=None):
-    """ValueError for what cannot be sent: no tensor, nested, not strided, of another type, or without memory."""
+    """Raises ValueError for an object that cannot be sent: no tensor, nested, not strided, of another type, or without memory."""
     check_is_tensor(tensor)
     if not tensor.is_nested and (tensor.layout is not torch.strided or tensor.dtype not in _DTYPES):
         raise ValueError(f"Tensor type {type_of(tensor)} is not supported. {_remedy(tensor)}")
@@ -40,7 +40,7 @@ def check_supported(tensor, name=None):
 
 
 def _remedy(tensor):
-    """What to do with a tensor whose layout or type is not supported."""
+    """Returns the remedy for a tensor whose layout or type is not supported."""
     if tensor.layout is torch.sparse_coo:
         return "Use hvd.sparse_allreduce_async(), or send tensor.to_dense()."
     if tensor.layout is not torch.strided:
@@ -55,7 +55,7 @@ def _remedy(tensor):
 
 
 def _unreadable(tensor):
-    """Why the values of a nested or strided tensor are not to be had, and what to do; None where they are."""
+    """Returns why the values of a nested or strided tensor are not accessible, with a remedy; None if they are."""
     if tensor.is_meta:
         return "the meta device has no values; give it memory with to_empty() first"
     if tensor.is_nested:
@@ -74,7 +74,7 @@ def _unreadable(tensor):
 
 
 def _is_zero(tensor):
-    """Whether it is one of PyTorch's zeros without memory."""
+    """Returns whether it is one of PyTorch's zeros without memory."""
     return hasattr(tensor, "_is_zerotensor") and tensor._is_zerotensor()
 
 
@@ -86,7 +86,7 @@ def _shape_of(tensor):
 
 
 def check_writable(tensor):
-    """ValueError for what an in-place operation cannot write to element by element."""
+    """Raises ValueError for a tensor that an in-place operation cannot write to element by element."""
     if _is_zero(tensor):
         raise ValueError("A zero tensor without memory cannot be changed in place; clone() it first.")
     if tensor.layout is torch.strided and not tensor.is_nested and _overlaps(tensor):
@@ -95,7 +95,7 @@ def check_writable(tensor):
 
 
 def _overlaps(tensor):
-    """Whether elements of a tensor share memory: it was expanded, or made by as_strided."""
+    """Returns whether elements of a tensor share memory: it was expanded, or made by as_strided."""
     if tensor.numel() == 0:
         return False
     reach, is_apart = 0, True
@@ -112,7 +112,7 @@ def _overlaps(tensor):
 
 
 def type_of(tensor):
-    """What PyTorch calls the type; some layouts have no such word."""
+    """Returns PyTorch's name of the type, or for layouts without a name the layout and element type."""
     try:
         return tensor.type()
     except RuntimeError:
@@ -120,11 +120,11 @@ def type_of(tensor):
 
 
 def dense(tensor):
-    """The tensor itself if it is dense memory of the host with its values, else a copy that is, of the same shape."""
+    """Returns the tensor itself if it is dense host memory with its values, else such a copy of the same shape."""
     try:
         if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg() and not _is_zero(tensor):
             return tensor
-    except (RuntimeError, AttributeError):  # compressed sparse layouts do not answer, nor does what is no tensor
+    except (RuntimeError, AttributeError):  # compressed sparse layouts do not answer, nor do other objects
         pass
     check_supported(tensor)
     if _is_zero(tensor):
@@ -133,7 +133,7 @@ def dense(tensor):
 
 
 def dense_in_place(tensor):
-    """dense(tensor), which may be written to and whose values write_back can bring to where they belong."""
+    """dense(tensor) for a tensor that may be written to, so that write_back can copy the result to it."""
     target = dense(tensor)
     if target is not tensor:
         check_writable(tensor)
@@ -141,7 +141,7 @@ def dense_in_place(tensor):
 
 
 def _choose_bump():
-    """A function of a tuple of tensors that has autograd see that they were written to."""
+    """Returns a function that notifies autograd of writes to a tuple of tensors."""
     increment = getattr(torch._C, "_increment_version", None)
     probe = torch.zeros(2, 2)
     try:
@@ -154,7 +154,7 @@ def _choose_bump():
 
 
 def _bump_by_view(tensors):
-    """The same for older versions of PyTorch: views and their tensor have one counter."""
+    """Notifies autograd in older versions of PyTorch: a write to a view increments the version counter of its tensor."""
     for tensor in tensors:
         if not tensor.is_inference():
             tensor.detach().view(-1)[:0].zero_()
@@ -164,13 +164,13 @@ bump = _choose_bump()
 
 
 def written(tensor):
-    """Has autograd see that the runtime writes to a tensor: what was saved of it before cannot be used any more."""
+    """Notifies autograd that the runtime writes to a tensor, so that autograd rejects values that it saved before."""
     all_written((tensor,))
     return tensor
 
 
 def all_written(tensors):
-    """The same for several."""
+    """written() for several tensors."""
     try:
         bump(tensors)
     except NO_TENSORS:
@@ -178,7 +178,7 @@ def all_written(tensors):
 
 
 def return_to(tensor, result):
-    """What synchronize is to return for a `result` in host memory: it, or a function that moves it to tensor's device."""
+    """Returns the result of synchronize for a `result` in host memory: it, or a function that moves it to tensor's device."""
     return result if tensor.is_cpu else partial(_moved, result, tensor.device)
 
 
@@ -187,7 +187,7 @@ def _moved(result, device, _):
 
 
 def write_back(tensor, result):
-    """What synchronize is to return for an in-place operation that was done in `result`."""
+    """Returns the result of synchronize for an in-place operation that was done in `result`."""
     if result is tensor:
         return written(tensor)
     return partial(_overwritten, tensor, result)
@@ -200,7 +200,7 @@ def _overwritten(tensor, result, _):
 
 
 def from_output(output, like):
-    """The runtime's output as a tensor that owns it, on the device of `like`; no copy on the host."""
+    """Returns the runtime's output as a tensor that owns it, on the device of `like`; without a copy on the host."""
     if not _reads_dlpack(like.dtype):
         tensor = _from_buffer(output, like)
     else:
@@ -209,21 +209,21 @@ def from_output(output, like):
 
 
 def from_outputs(outputs, likes):
-    """The same for those of a group, as a tuple: nothing is done for each in Python where all are on the host."""
+    """from_output() for a group, as a tuple; without Python code for each output if all tensors are on the host."""
     if len(outputs) > 1 and all(map(_is_cpu, likes)) and all(map(_reads_dlpack, set(map(_dtype_of, likes)))):
         return tuple(map(_from_capsule, map(_core.Output.__dlpack__, outputs)))
     return tuple(map(from_output, outputs, likes))
 
 
 _is_cpu, _dtype_of = attrgetter("is_cpu"), attrgetter("dtype")
-_from_capsule = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # which looks at each before it calls that
+_from_capsule = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # the fallback checks each and calls the former
 
 
 _dlpack_dtypes = {}
 
 
 def _reads_dlpack(dtype):
-    """Whether this PyTorch takes elements of the type by DLPack; before 2.3, bool and others are refused."""
+    """Returns whether this PyTorch accepts elements of the type by DLPack; before 2.3 it refuses bool and others."""
     known = _dlpack_dtypes.get(dtype)
     if known is None:
         try:
@@ -243,7 +243,7 @@ def _from_buffer(output, like):
 
 
 def rooms_for(tensors):
-    """Memory for results of a group; ValueError for what is no tensor."""
+    """Allocates memory for the results of a group; raises ValueError unless all are tensors."""
     try:
         return tuple(map(torch.empty_like, tensors))
     except TypeError:
@@ -256,7 +256,7 @@ _shape_of_each = attrgetter("shape")
 
 
 def split_counts(splits):
-    """splits as a list of integers, or None for equal parts."""
+    """Returns splits as a list of integers, or None for equal parts."""
     if splits is None:
         return None
     if not isinstance(splits, torch.Tensor):
@@ -272,7 +272,7 @@ def split_counts(splits):
 
 
 def exchanged(tensor, splits, size, outputs):
-    """(received rows, rows received from each rank) of an alltoall: of the type and device of splits, else int32."""
+    """Returns (received rows, rows per rank) of an alltoall; the counts have splits' type and device, else int32."""
     received = [outputs[0].rows_of(rank) for rank in range(size)]
     if isinstance(splits, torch.Tensor):
         received = torch.tensor(received, dtype=splits.dtype, device=splits.device)
@@ -282,13 +282,13 @@ def exchanged(tensor, splits, size, outputs):
 
 
 class UnsupportedReduction(ValueError, RuntimeError):
-    """The collective does not know that reduction; scripts for Horovod expect a RuntimeError."""
+    """The collective does not support that reduction. Also a RuntimeError, because scripts for Horovod expect that."""
 
     __module__ = "horovod.torch.asynchronous"  # where users find it
 
 
 class TorchAdapter(Adapter):
-    """What the operations need of PyTorch; see Adapter."""
+    """The Adapter of PyTorch."""
 
     dense = staticmethod(dense)
     empty = staticmethod(torch.Tensor.new_empty)
@@ -307,23 +307,23 @@ class TorchAdapter(Adapter):
     exchanged = staticmethod(exchanged)
 
     def rows_for_all(self, tensors, process_set):
-        """rows_for() of each of a group, once for each shape; ValueError for what is no tensor."""
+        """rows_for() for each tensor of a group, computed once per shape; raises ValueError unless all are tensors."""
         rank, size = process_set.rank(), process_set.size()
         try:
             shapes = tuple(map(_shape_of_each, tensors))
             scattered = {shape: (_core.reducescatter_rows(shape[0], rank, size), *shape[1:]) for shape in set(shapes)}
             return tuple(map(torch.Tensor.new_empty, tensors, map(scattered.__getitem__, shapes)))
-        except (AttributeError, TypeError, IndexError):  # no tensor, or one without dimensions, which the runtime refuses
+        except (AttributeError, TypeError, IndexError):  # no tensor, or one without dimensions: the runtime refuses that
             for tensor in tensors:
                 check_is_tensor(tensor)
             return tuple(self.rows_for(tensor, process_set) for tensor in tensors)
 
     @staticmethod
     def explained(tensors, process_set, name=None):
-        """As Adapter's, for tensors that cannot be sent before a process set that is not registered."""
+        """Adapter's result, but reports tensors that cannot be sent before a process set that is not registered."""
         for place, tensor in enumerate(tensors):
             try:
                 check_supported(tensor, name)
-            except Exception as reason:  # pylint: disable=broad-except  # PyTorch's own, of a tensor that does not answer
+            except Exception as reason:  # pylint: disable=broad-except  # PyTorch's own exceptions, too
                 return reason, place
         return Adapter.explained(tensors, process_set, name)

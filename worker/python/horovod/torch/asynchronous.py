@@ -1,7 +1,7 @@
 """The asynchronous forms of the collectives: each submits and returns a handle at once.
 
-`synchronize(handle)` waits and returns the result. These are the methods of horovod.common.operations, for tensors of
-PyTorch, which may be on any device, of any strides, and empty; beside them what PyTorch alone has, sparse tensors.
+`synchronize(handle)` waits and returns the result. These are the methods of horovod.common.operations for tensors of
+PyTorch, which may be on any device, of any strides, and empty. Only PyTorch also has sparse tensors.
 """
 from functools import partial
 
@@ -30,8 +30,8 @@ grouped_reducescatter_async = operations.grouped_reducescatter_async
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     """Submits the average or sum of sparse COO tensors of one shape; returns a function.
 
-    Called, it waits and returns the sparse tensor, which is not coalesced: indices and values of all
-    ranks stand behind each other. `synchronize` and `poll` take the function as well.
+    A call of it waits and returns the sparse tensor, which is not coalesced: it concatenates the indices and values of all
+    ranks. `synchronize` and `poll` accept the function as well.
     """
     names = [None if name is None else f"{name}.{part}" for part in ("values", "indices")]
     try:
@@ -46,7 +46,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 
 
 def _gather_all(tensors, names, process_set):
-    """Submits allgathers of tensors that mean something together only: with one of them the rest is refused."""
+    """Submits allgathers of tensors that belong together: if one is refused, refuses the rest, too."""
     pending = []
     for tensor, name in zip(tensors, names):
         try:
@@ -59,7 +59,7 @@ def _gather_all(tensors, names, process_set):
 
 
 def _sparse_reduction(tensor, op, process_set):
-    """The reduction of a sparse tensor that is meant, checked."""
+    """Returns the reduction of a sparse tensor that the arguments request, checked."""
     op = reduction(op, None, process_set)
     if op not in (Average, Sum):
         raise ValueError("Sparse tensors can be averaged and summed only.")
@@ -70,7 +70,7 @@ def _sparse_reduction(tensor, op, process_set):
 
 
 def _sparse(shape, divisor, values, indices):
-    """The sum over the gathered (values, indices) divided by divisor, as a sparse tensor."""
+    """Returns the sum over the gathered (values, indices) divided by divisor, as a sparse tensor."""
     if divisor != 1:
         values = values / divisor if values.is_floating_point() else values.div(divisor, rounding_mode="trunc")
     return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)

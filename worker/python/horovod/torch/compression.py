@@ -1,7 +1,7 @@
-"""Types that are sent in place of a tensor's own, to save bandwidth.
+"""Compressors, which send a tensor in another type to save bandwidth.
 
-A group is converted as a whole where its tensors are plain: nothing is done for each of them in Python, and the reduction
-writes where it reads, as nobody else has that memory.
+A group of plain tensors is converted as a whole, without Python code for each. The reduction then works in place, because the
+converted tensors are private.
 """
 from operator import attrgetter, methodcaller
 
@@ -12,12 +12,12 @@ from horovod.torch.adapter import check_supported
 
 
 def _narrow(tensor, dtype):
-    """(tensor as dtype, its own type) for floating point; others are left alone."""
+    """Returns (tensor as dtype, its own type) for floating point; leaves others alone."""
     try:
         has_memory = tensor.data_ptr()
-    except Exception:  # pylint: disable=broad-except  # of what has no memory, or is no tensor: it is refused by name
+    except Exception:  # pylint: disable=broad-except  # no memory, or no tensor: check_supported() names it
         has_memory = 0
-    if not has_memory:  # a conversion would give values that are not there
+    if not has_memory:  # a conversion would invent values
         check_supported(tensor)
     own = tensor.dtype
     return (tensor.to(dtype) if own.is_floating_point else tensor), own
@@ -65,9 +65,9 @@ _to.update({torch.float16: torch.Tensor.half, torch.bfloat16: torch.Tensor.bfloa
 
 
 def pack(tensors, compression):
-    """A group's tensors in the type that is sent, in memory of their own; None where each is to be compressed for itself.
+    """Converts a group's tensors to the type that is sent, in memory of their own; None: compress each separately.
 
-    Of one floating-point type in dense memory of the host, another than what is sent, and no part of a graph, they are packed.
+    Packs tensors of one floating-point type other than the sent one, in dense host memory, that are no part of a graph.
     """
     if not (compression is FP16Compressor or compression is BF16Compressor) or not _PLAIN_TYPES.issuperset(map(type, tensors)):
         return None
@@ -78,12 +78,12 @@ def pack(tensors, compression):
                 or not all(map(torch.Tensor.is_contiguous, tensors)) or not all(map(torch.Tensor.data_ptr, tensors))):
             return None
         return tuple(map(_to[sent], tensors))
-    except Exception:  # pylint: disable=broad-except  # of what does not answer; that is refused by name, one by one
+    except Exception:  # pylint: disable=broad-except  # an object that does not answer; compress() refuses it by name
         return None
 
 
 def unpack(packed, dtype):
-    """Tensors as they were received in that type, as a list."""
+    """Converts received tensors to dtype, and returns a list."""
     return list(map(_to[dtype], packed))
 
 

@@ -1,4 +1,4 @@
-"""What ranks tell each other outside of the gradients: parameters, optimizer state, objects."""
+"""Collectives for parameters, optimizer state and objects."""
 import collections.abc
 
 import torch
@@ -9,12 +9,12 @@ from horovod.torch.mpi_ops import broadcast_async_, global_process_set, rank, sy
 
 
 def broadcast_parameters(params, root_rank):
-    """Gives every rank the root's tensors, in place.
+    """Copies the root's tensors to every rank, in place.
 
     params: a state_dict(), or pairs (name, tensor) as of named_parameters(), or a list of tensors.
     """
     handles, failure = [], None
-    for name, tensor in _named(params):  # all of them, whatever becomes of one: the other ranks do so, too
+    for name, tensor in _named(params):  # submits all, even if one fails, because the other ranks do so
         try:
             handles.append(_begin(tensor, root_rank, name))
         except (ValueError, TypeError, RuntimeError) as error:
@@ -37,7 +37,7 @@ def _begin(tensor, root_rank, name):
 
 
 def _named(params):
-    """The pairs (name, tensor) of params, in the same order on every rank; None is left out."""
+    """Returns the pairs (name, tensor) of params, in the same order on every rank; omits None."""
     if isinstance(params, collections.abc.Mapping):
         pairs = sorted(params.items())
     elif isinstance(params, collections.abc.Iterable) and not isinstance(params, (str, torch.Tensor)):
@@ -48,7 +48,7 @@ def _named(params):
 
 
 class _Slot:
-    """Stands for a tensor in what broadcast_optimizer_state sends: the tensor follows by itself."""
+    """Stands for a tensor in the object that broadcast_optimizer_state sends; the tensor follows separately."""
 
     def __init__(self, tensor, parameter):
         self.shape = tuple(tensor.shape)
@@ -56,7 +56,7 @@ class _Slot:
         self.is_with_parameter = parameter is not None and tensor.device == parameter.device
 
     def tensor(self, current, parameter):
-        """A tensor to receive into: the current one where it fits, else a new one."""
+        """Returns a tensor to receive into: the current one if it fits, else a new one."""
         if (isinstance(current, torch.Tensor) and current.dtype == self.dtype
                 and tuple(current.shape) == self.shape):
             return current
@@ -65,12 +65,11 @@ class _Slot:
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None):
-    """Gives every rank the root's optimizer state and options, in place.
+    """Copies the root's optimizer state and options to every rank, in place.
 
-    The state becomes exactly the root's, also where the root has state that this rank has not or
-    the reverse. No step is made for it, so no parameter changes. As in Horovod, parameters of an
-    optimizer without state have gradients of zeros afterwards where they had none. model is not
-    needed for that, and taken because scripts pass it.
+    The state becomes exactly the root's, also if the root has state that this rank lacks, or the reverse. The optimizer makes
+    no step, so no parameter changes. As in Horovod, if the optimizer has no state, its parameters without a gradient get a
+    gradient of zeros. model is ignored; scripts pass it.
     """
     del model
     if isinstance(optimizer, torch.optim.LBFGS):
@@ -98,7 +97,7 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
 
 
 def _give_gradients(optimizer):
-    """Gradients of zeros for parameters that want one and have none."""
+    """Sets a gradient of zeros for parameters that require one and have none."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.requires_grad and parameter.grad is None:
@@ -107,7 +106,7 @@ def _give_gradients(optimizer):
 
 
 def _different(described):
-    """ValueError for an optimizer that is not as the root's, whose tensors this rank does not take."""
+    """Returns a ValueError for an optimizer that differs from the root's, and refuses the root's tensors."""
     error = ValueError("the optimizers differ between ranks: they must have the same parameter "
                        "groups with as many parameters each.")
     for place, values in described.items():
@@ -122,7 +121,7 @@ def _name_of(place, key):
 
 
 def _places(optimizer):
-    """{place: (dictionary, parameter or None)} of all that makes up an optimizer's state."""
+    """Returns {place: (dictionary, parameter or None)} for all parts of an optimizer's state."""
     places = {}
     for i, group in enumerate(optimizer.param_groups):
         places[f"group.{i}"] = (group, None)
@@ -132,7 +131,7 @@ def _places(optimizer):
 
 
 def _describe(holder, parameter, place, tensors):
-    """The root's side: holder with slots for its tensors, which are appended to tensors."""
+    """The root's side: returns holder with slots for its tensors, and appends these to tensors."""
     described = {}
     for key, value in holder.items():
         if key == "params":
@@ -145,7 +144,7 @@ def _describe(holder, parameter, place, tensors):
 
 
 def _take_over(holder, parameter, described, place, tensors):
-    """The others' side: holder becomes as described; where to receive goes to tensors."""
+    """The others' side: makes holder equal to the description, and appends the tensors to receive into to tensors."""
     for key in [key for key in holder if key != "params" and key not in described]:
         del holder[key]
     for key, value in described.items():

@@ -1,13 +1,12 @@
-"""The gradients of an optimizer on their way through the job: awaited, submitted, received.
+"""Submits and receives the gradients of an optimizer.
 
-A hook at each parameter tells when backward() has finished its gradient, which is submitted at
-once, so that gradients are reduced while backward() still computes others. Every rank submits all
-of its parameters between two updates, those without a gradient as zeros, because the ranks may
-differ in what they used.
+PyTorch calls a hook of each parameter when backward() has finished its gradient. The hook submits the gradient at once, so
+that gradients are reduced while backward() still computes others. Every rank submits all of its parameters between two
+updates, and zeros for those without a gradient, because the ranks may use different parameters.
 
-A sparse gradient travels as two allgathers, and an empty stand-in takes its place among the dense
-ones. Where another rank has a dense gradient, or none and so dense zeros, the shapes differ, which
-every rank gets as an error: the dense one follows as a sparse one then, which the others wait for.
+A sparse gradient is sent by two allgathers, and an empty stand-in takes its place among the dense ones. If another rank has a
+dense gradient, or dense zeros for want of one, the shapes differ, and every rank gets an error. Then that rank sends its
+gradient as a sparse one, for which the others wait.
 """
 import contextlib
 import weakref
@@ -26,7 +25,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allred
 
 
 class _Entry:
-    """A parameter, its name in the job, and how many backward passes its gradient waits for."""
+    """A parameter, its name in the job, and how many backward passes its gradient still needs."""
     __slots__ = ("parameter", "name", "group", "passes_left", "is_under_way", "sparse_dims", "hook",
                  "dense", "submitted", "gathering", "__weakref__")
 
@@ -38,13 +37,13 @@ class _Entry:
         self.is_under_way = False
         self.sparse_dims = sparse_dims  # of the last gradient, if that was sparse
         self.hook = None
-        self.dense = None  # what is submitted in place of a sparse gradient
-        self.submitted = None  # the parameter's gradient, while what it holds is under way
-        self.gathering = None  # the handle of a sparse gradient that is under way
+        self.dense = None  # the dense form that is submitted in place of a sparse gradient
+        self.submitted = None  # the parameter's gradient, while it is submitted and not received
+        self.gathering = None  # the handle of a pending sparse gradient
 
 
 class _Group:
-    """Parameters that are submitted as one, and how many of them are not ready."""
+    """Parameters that are submitted as one, and the number of those that are not ready."""
     __slots__ = ("entries", "n_missing")
 
     def __init__(self, entries):
@@ -53,9 +52,9 @@ class _Group:
 
 
 class _Batch:
-    """Gradients that were submitted together, as they were compressed, and how to wait for them.
+    """Gradients that were submitted together, with their compression contexts and the handle.
 
-    A sparse gradient is None here, and its entry has the handle. Without contexts a copy into the gradients restores their type.
+    A sparse gradient is None here, and its entry has the handle. Without contexts a copy to the gradients restores their type.
     """
     __slots__ = ("entries", "gradients", "contexts", "handle", "is_group")
 
@@ -68,15 +67,15 @@ class _Batch:
 
 
 class _Failures:
-    """What went wrong while gradients were received."""
+    """The errors of receiving gradients."""
 
     def __init__(self):
         self.first = None
-        self.unlike = {}  # {entry, or batch of a group: the error of ranks that have not the same there}
+        self.unlike = {}  # {entry, or batch of a group: the error of ranks that differ there}
 
     @contextlib.contextmanager
     def noted(self, what=None):
-        """Notes what its body raises for an entry or batch, or for what is not to be tried again, and goes on."""
+        """Records an exception of its body, for an entry or batch if that may be tried again, and suppresses it."""
         try:
             yield
         except (RuntimeError, ValueError) as error:
@@ -89,36 +88,36 @@ class _Failures:
 
 
 def _may_be_sparse_elsewhere(error):
-    """Whether it is the error of ranks that have not the same there, and reduce it in the same way: with Adasum on another
-    rank nobody there would take part in what follows."""
+    """Returns whether it is the error of ranks that differ there, but use the same reduction: a rank with Adasum would not take
+    part in the collectives that follow."""
     text = str(error)
     return (isinstance(error, HorovodInternalError) and text.startswith("Mismatched ")
             and not text.startswith(("Mismatched reduction operation", "Mismatched prescale")))
 
 
 def _attach(parameter, function):
-    """Has function(parameter) called whenever a backward pass has finished its gradient."""
+    """Registers function(parameter) to be called whenever a backward pass has finished its gradient."""
     if hasattr(parameter, "register_post_accumulate_grad_hook"):
         return parameter.register_post_accumulate_grad_hook(function)
     accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
     its = weakref.ref(parameter)
-    return accumulator, accumulator.register_hook(lambda *_: function(its()))  # lives while it is kept
+    return accumulator, accumulator.register_hook(lambda *_: function(its()))  # lives as long as the caller keeps both
 
 
 def _one_pass_more(name, passes, since):
-    """What to raise for a backward pass more than there may be."""
+    """Returns the exception for one backward pass too many."""
     return AssertionError(f"the gradient of {name} was computed once more before step(), {since}: this optimizer takes "
                           f"backward_passes_per_step={passes} passes. Give DistributedOptimizer a larger "
                           "backward_passes_per_step to add up gradients.")
 
 
 def copied_names(names, memo):
-    """{parameter: name} for the deep copies of the parameters that were made, by memo."""
+    """Returns {parameter: name} for the deep copies of the parameters in memo."""
     return {memo[id(parameter)]: name for parameter, name in names.items() if id(parameter) in memo}
 
 
 class Passes:
-    """Counts the backward passes of each parameter between two steps, for an optimizer that reduces in step() alone."""
+    """Counts the backward passes of each parameter between two steps, for an optimizer that reduces only in step()."""
 
     def __init__(self, passes):
         self.passes = passes
@@ -127,7 +126,7 @@ class Passes:
         self._made = {}
 
     def watch(self, named):
-        """Counts from now on those of the pairs (name, parameter) that are not counted yet."""
+        """Counts the passes of further pairs (name, parameter) from now on."""
         for name, parameter in named:
             if parameter not in self._hooks:
                 self._hooks[parameter] = self._hook(parameter, name)
@@ -149,16 +148,16 @@ class Passes:
         self._made[parameter] = made + 1
 
     def await_step(self):
-        """Whether a gradient is complete that step() has not taken yet."""
+        """Returns whether there is a complete gradient that step() has not used yet."""
         return size() > 1 and any(made >= self.passes for made in self._made.values())
 
     def restart(self):
-        """Begins anew."""
+        """Resets the counts."""
         self._made.clear()
 
     @contextlib.contextmanager
     def of_one_step(self):
-        """Within it closures make as many passes as they like; behind it counting begins anew."""
+        """Suspends counting in its body, where closures may make any number of passes, and resets the counts afterwards."""
         self.is_paused = True
         try:
             yield
@@ -168,40 +167,40 @@ class Passes:
 
 
 class Gradients:
-    """What an optimizer needs to have its gradients reduced.
+    """Reduces the gradients of an optimizer.
 
-    names: what a parameter is called, by parameter. groups: None, a number of groups, or lists of
-    parameters that are reduced together. is_sparse: the optimizer takes nothing but sparse gradients.
+    names: {parameter: name}. groups: None, a number of groups, or lists of parameters that are reduced together.
+    is_sparse: the optimizer accepts only sparse gradients.
     """
 
     def __init__(self, names, compression, passes, op, predivide_factor, groups, sparse_as_dense,
                  process_set, is_sparse=False):
         self.passes = passes
-        self.is_reduced = False  # nothing was computed since the last finish()
+        self.is_reduced = False  # no gradient was computed since the last finish()
         self._options = (compression, op, predivide_factor, sparse_as_dense, process_set, is_sparse)
         self._names = names
         self._compression = compression
         self._sparse_as_dense = sparse_as_dense
-        self._sparse_dims = 1 if is_sparse else 0  # of a parameter that has had no gradient yet
+        self._sparse_dims = 1 if is_sparse else 0  # for a parameter without a gradient so far
         self._process_set = process_set
         self._how = {"op": op, "process_set": process_set}
         if op == Average:
             self._how.update(prescale_factor=1.0 / predivide_factor, postscale_factor=predivide_factor)
         self._op = op
-        self._arguments = ()  # of the short way
+        self._arguments = ()  # of the fast path
         self._groups = groups
-        self._is_compared = False  # the groups, with those of the other ranks
+        self._is_compared = False  # the groups were compared with those of the other ranks
         self._entries = {}
         self._batches = []
-        # What is reduced in place, one by one, and so needs nothing but to be waited for: (entry, handle). Such
-        # gradients take the short way, once a step's first has found that all is as it should be.
+        # Gradients that are reduced in place, one by one, and need only a wait: (entry, handle). They take the fast path once
+        # the first one of a backward pass has passed all checks.
         self._handles = []
         self._takes_short_way = False
         self._is_marked = False  # the timeline has the beginning of a backward pass
         self._watched = []
 
     def copied(self, memo):
-        """One for a deep copy of the optimizer, whose parameters memo has. It watches them from the first finish() on."""
+        """Returns Gradients for a deep copy of the optimizer with the parameters in memo. The first finish() attaches hooks."""
         groups = self._groups
         if groups is not None and not isinstance(groups, int):
             groups = [[memo[id(parameter)] for parameter in members if id(parameter) in memo] for members in groups]
@@ -209,12 +208,12 @@ class Gradients:
         return Gradients(copied_names(self._names, memo), compression, self.passes, op, predivide_factor, groups, *others)
 
     def is_pending(self):
-        """Whether gradients were submitted and not received yet."""
+        """Returns whether gradients were submitted and not received yet."""
         return bool(self._handles or self._batches)
 
     def _takes_part(self):
-        """Whether this rank is in the process set; ValueError where there is none, or none any more: a rank would
-        train alone."""
+        """Returns whether this rank is in the process set. Raises ValueError if the set is not registered (any more): the rank
+        would train alone."""
         is_in = self._process_set.included()
         if is_in is None:
             raise ValueError(f"{self._process_set} is not registered: use hvd.add_process_set or "
@@ -222,13 +221,13 @@ class Gradients:
         return is_in
 
     def watch(self, param_groups):
-        """Attaches hooks to those of the parameters that want a gradient and have no hook yet."""
+        """Attaches hooks to the parameters that require a gradient and have no hook yet."""
         if not self._takes_part() or self._are_watched(param_groups):
             return
         new = {parameter: self._names.get(parameter, f"noname.{i}.{j}")
                for i, group in enumerate(param_groups) for j, parameter in enumerate(group["params"])
                if parameter.requires_grad and parameter not in self._entries}
-        groups = self._agreed_groups(new)  # which raises before there are hooks
+        groups = self._agreed_groups(new)  # raises before there are hooks
         for parameter, name in new.items():
             self._entries[parameter] = self._enter(parameter, name)
         for members in groups:
@@ -238,8 +237,8 @@ class Gradients:
         self._watched = [(group["params"], len(group["params"])) for group in param_groups]
 
     def _are_watched(self, param_groups):
-        """Whether these are the lists of the last time, all of whose parameters have hooks: looking
-        at each of many parameters takes longer than all else that a step needs here."""
+        """Returns whether these are the lists of the last call, all of whose parameters have hooks. A check of each of many
+        parameters would take longer than the rest of a step here."""
         watched = self._watched
         return (len(watched) == len(param_groups) and len(self._entries) == sum(n for _, n in watched)
                 and all(group["params"] is known and len(known) == n
@@ -251,7 +250,7 @@ class Gradients:
         submit = _core.allreduce_async
 
         def arrived(parameter):
-            """Called for every gradient of every step: the short way is all here."""
+            """Called for every gradient of every step: contains the whole fast path."""
             gradients = ours()
             if gradients is None:
                 return
@@ -264,7 +263,7 @@ class Gradients:
                 gradients._handles.append((entry, submit(gradient, gradient, entry.name, *gradients._arguments)))
             except HorovodInternalError:
                 raise
-            except REFUSALS as error:  # sparse, on a device, not contiguous: or wrong, which is told then
+            except REFUSALS as error:  # sparse, on a device, not contiguous, or wrong: the slow path reports that
                 if getattr(error, "is_told", False):
                     raise
                 gradients.arrived(entry)
@@ -276,7 +275,7 @@ class Gradients:
         return entry
 
     def _begin_pass(self):
-        """Before a gradient that takes the long way, as the first of a backward pass does."""
+        """Prepares the fast path. Called for gradients on the slow path, such as the first one of a backward pass."""
         how = self._how
         self._takes_short_way = (not self._groups and self._compression is NoneCompressor
                                  and self._op != Adasum)
@@ -287,14 +286,14 @@ class Gradients:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
 
     def _end_pass(self):
-        """After a backward pass, while there is a timeline."""
+        """Marks the end of a backward pass in the timeline, if its beginning was marked."""
         if self._is_marked:
             _core.timeline_mark("BACKWARD", False)
         self._is_marked = self._takes_short_way = False
 
     def _agreed_groups(self, new):
-        """Which of the new parameters, {parameter: name}, are reduced as one, as lists, the same on all ranks: of the first
-        that there are. Those that come later are reduced alone."""
+        """Returns the groups of the new parameters, {parameter: name}, as lists, the same on all ranks. Only the first parameters
+        are grouped; later ones are reduced alone."""
         if not self._groups or self._entries or (self._is_compared and not new):
             return []
         self._is_compared = True
@@ -307,12 +306,12 @@ class Gradients:
         return [[of_name[name] for name in members] for members in grouping.agreed(plan, self._process_set)]
 
     def set_passes(self, passes):
-        """From now on a gradient is complete after that many backward passes."""
+        """Sets the number of backward passes after which a gradient is complete."""
         self.passes = passes
         self._count_anew()
 
     def arrived(self, entry):
-        """A backward pass has finished this gradient: submits it if it was the last pass."""
+        """Called when a backward pass has finished this gradient: submits it after the last pass."""
         if self._process_set.size() == 1:
             return
         if entry.passes_left <= 0:
@@ -344,7 +343,7 @@ class Gradients:
                 entry.gathering = sparse_allreduce_async(gradient, entry.name, self._op, self._process_set)
 
     def _check_sparse(self, entries, gradients):
-        """ValueError, which the other ranks get as well, where sparse gradients cannot be reduced as they are to be."""
+        """Raises ValueError, on the other ranks too, if the reduction does not support sparse gradients."""
         if self._op in (Average, Sum) or not any(gradient.is_sparse for gradient in gradients):
             return
         error = ValueError("Sparse tensors can be averaged and summed only.")
@@ -352,7 +351,7 @@ class Gradients:
         raise error
 
     def _gradient_of(self, entry):
-        """What to submit for a parameter: its gradient, or zeros of the same kind."""
+        """Returns the gradient to submit for a parameter, or zeros of the same kind."""
         parameter = entry.parameter
         if parameter.grad is None:
             parameter.grad = _zeros(parameter, entry.sparse_dims)
@@ -375,22 +374,22 @@ class Gradients:
         self._batches.append(_Batch(entries, gradients, contexts, handle, is_group))
 
     def _all_packed(self, entries, gradients):
-        """(what is sent for each gradient, what decompress needs of each; None where a copy into the gradient does it)."""
+        """Returns (the tensors to send, the contexts for decompress; None if a copy to the gradients restores them)."""
         packed = pack(gradients, self._compression)
         if packed is not None:
             return packed, None
         return zip(*map(self._packed, entries, gradients))
 
     def _packed(self, entry, gradient):
-        """(what is sent among the dense gradients, what decompress needs of it)."""
+        """Returns (the tensor to send among the dense gradients, its context for decompress)."""
         if gradient is None or gradient.is_sparse:
             return _stand_in(entry.parameter), None
         return self._compression.compress(gradient)
 
     def finish(self, param_groups):
-        """Submits what no backward pass has reached, and waits until every gradient is reduced.
+        """Submits the gradients that no backward pass has reached, and waits until every gradient is reduced.
 
-        When one of them fails the others are waited for too; then the first failure is raised.
+        If one fails, waits for the others too; then raises the first failure.
         """
         if not self._takes_part() or self._process_set.size() == 1:
             return
@@ -407,7 +406,7 @@ class Gradients:
                 self._submit([entry] if entry.group is None else entry.group.entries)
 
     def _receive_all(self):
-        self._end_pass()  # of one that ended with an exception
+        self._end_pass()  # if the pass ended with an exception
         handles, self._handles = self._handles, []
         batches, self._batches = self._batches, []
         found = _Failures()
@@ -458,9 +457,9 @@ class Gradients:
             _replace(entry, gradient)
 
     def _agree(self, found):
-        """What the ranks have of different shapes: sparse on some and dense on others is all sparse; else an error it is.
+        """Reduces gradients that failed for different shapes: if they are sparse on some ranks, as sparse; else raises the error.
 
-        A group is tried again one by one. Every rank has got the same errors, and so does the same.
+        Groups are tried again one by one. Every rank has the same errors, and so takes the same steps.
         """
         self._try_again(found)
         unlike = sorted(found.unlike.items(), key=lambda pair: pair[0].name)
@@ -486,7 +485,7 @@ class Gradients:
                     _take_gathered(entry)
 
     def _try_again(self, found):
-        """Submits what groups had of different shapes one by one, and receives it."""
+        """Submits the gradients of groups with different shapes one by one, and receives them."""
         groups = [batch for batch in found.unlike if isinstance(batch, _Batch)]
         again = []
         for batch in groups:
@@ -501,7 +500,7 @@ class Gradients:
                 self._receive(batch)
 
     def restart(self):
-        """Waits for what is under way, whatever becomes of it, and begins anew."""
+        """Waits for all pending gradients, ignores their errors, and resets the counts."""
         self._receive_all()
         self.is_reduced = False
 
@@ -515,7 +514,7 @@ class Gradients:
 
 
 def _replace(entry, reduced):
-    """Gives a parameter its reduced gradient, which has another one since it was submitted."""
+    """Sets the reduced gradient of a parameter whose gradient was replaced after the submission."""
     if entry.parameter.grad is None:
         raise ValueError(f"the gradient of {entry.name} was set to None between backward() and step(), while it was being reduced. "
                          "Call step() or synchronize() first, or do that before backward().")
@@ -523,25 +522,25 @@ def _replace(entry, reduced):
 
 
 def _take_gathered(entry):
-    """Gives a parameter its sparse gradient; nothing where it was not submitted, which was an error then."""
+    """Sets a parameter's sparse gradient. Does nothing if the submission failed, which raised an error then."""
     if entry.gathering is not None:
         entry.parameter.grad = entry.gathering()
 
 
 def _stand_in(parameter):
-    """What is reduced in place of a sparse gradient: no elements, and another shape than that of a dense one."""
+    """Returns the tensor that is reduced in place of a sparse gradient: without elements, and of another shape than a dense one."""
     return parameter.new_empty((0, 0) if parameter.dim() == 1 else (0,), requires_grad=False)
 
 
 def _as_sparse(parameter, sparse_dims):
-    """The gradient of a parameter as a sparse one."""
+    """Returns the gradient of a parameter as a sparse one."""
     if parameter.grad is None:
         return _zeros(parameter, sparse_dims)
     return parameter.grad.detach().to_sparse(sparse_dims)
 
 
 def _zeros(parameter, sparse_dims):
-    """A gradient of nothing: dense, or sparse as the parameter's last one was."""
+    """Returns a gradient of zeros: dense, or sparse as the parameter's last one."""
     if not sparse_dims:
         return torch.zeros_like(parameter, requires_grad=False)
     indices = torch.empty((sparse_dims, 0), dtype=torch.int64, device=parameter.device)

@@ -1,7 +1,7 @@
-"""Which gradients an optimizer reduces as one: the ranks compare that once, when they make the optimizer.
+"""The groups of gradients that an optimizer reduces as one. The ranks compare them once, when they make the optimizer.
 
-Rank 0 of the process set sends what it would group, and every rank compares its own with it. Where one differs, all
-raise the same ValueError, as a group that not every rank submits would be waited for.
+Rank 0 of the process set sends its groups, and every rank compares its own with them. If one differs, all raise the same
+ValueError: otherwise they would wait for a group that not every rank submits.
 
 A rank without groups takes no part: the others wait for it, and the stall inspector names it.
 """
@@ -14,19 +14,19 @@ from horovod.common.util import split_list
 from horovod.torch.mpi_ops import rank
 
 _NAME = "DistributedOptimizer.groups"
-_CALL = "broadcast", f"{_NAME}.size"  # what every rank with groups begins with
+_CALL = "broadcast", f"{_NAME}.size"  # the first collective of every rank with groups
 _SHOWN = 3  # names, or different ranks, in a message
 
 
 @dataclasses.dataclass
 class Plan:
-    """What a rank would group: all by name."""
+    """The groups of a rank, by the names of the parameters."""
     trained: list  # in its order
     frozen: list  # named, and not trained
     groups: object  # their number, or a list of lists
 
     def lists(self, order):
-        """The groups as lists, sorted by a list of names; names beyond it stand behind."""
+        """Returns the groups as lists, sorted by a list of names; names beyond it come last."""
         known = set(order)
         trained = set(self.trained)
         names = [name for name in order if name in trained] + [name for name in self.trained if name not in known]
@@ -36,17 +36,17 @@ class Plan:
         return [sorted((name for name in members if name in places), key=places.get) for members in self.groups]
 
     def partners(self, order):
-        """{name: the names of its group}."""
+        """Returns {name: the names of its group}."""
         return {name: frozenset(members) for members in self.lists(order) for name in members}
 
     def differs(self, first):
-        """Whether it is another than that of the first rank, whatever the orders are."""
+        """Returns whether the plan differs from the first rank's, regardless of the order."""
         return (set(self.trained) != set(first.trained)
                 or self.partners(first.trained) != first.partners(first.trained))
 
 
 def agreed(plan, process_set):
-    """The lists of names that are reduced as one, the same on every rank; ValueError on all where ranks differ."""
+    """Returns the lists of names that are reduced as one, the same on every rank. If ranks differ, raises ValueError on all."""
     if process_set.size() == 1:
         return plan.lists(plan.trained)
     root = (process_set.ranks or [0])[0]
@@ -60,7 +60,7 @@ def agreed(plan, process_set):
 
 @contextlib.contextmanager
 def told(groups, process_set):
-    """Where there are groups, has the other ranks' exchange fail with what its body raises, in which an optimizer is made."""
+    """Announces an exception of its body, which makes an optimizer: with groups, the other ranks' comparison fails with it."""
     try:
         yield
     except Exception as error:
@@ -71,7 +71,7 @@ def told(groups, process_set):
 
 
 def difference(root, first, others):
-    """How the plans of other ranks, {rank: plan}, differ from that of the first: a message."""
+    """Returns a message about how the plans of other ranks, {rank: plan}, differ from the first rank's."""
     alike = {}
     for other, plan in sorted(others.items()):
         lists = frozenset(map(frozenset, plan.lists(first.trained)))
@@ -97,7 +97,7 @@ def _difference(root, first, there, plan):
 
 
 def _reasons(names, plan, where):
-    """Why a rank does not train the names."""
+    """Yields the reasons why a rank does not train the names."""
     frozen = [name for name in names if name in set(plan.frozen)]
     unknown = [name for name in names if name not in set(plan.frozen)]
     for which, one, more in ((frozen, "is frozen", "are frozen"), (unknown, "is no parameter", "are no parameters")):
@@ -111,13 +111,13 @@ def _with(name, partners):
 
 
 def _some(words, separator=", "):
-    """The first of several words."""
+    """Joins the first of several words, and counts the rest."""
     rest = len(words) - _SHOWN
     return separator.join(words[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _ranks(ranks):
-    """Sorted ranks as text: "rank 1", "ranks 1-3, 7"."""
+    """Returns sorted ranks as text: "rank 1", "ranks 1-3, 7"."""
     runs = []
     for one in ranks:
         if runs and one == runs[-1][1] + 1:

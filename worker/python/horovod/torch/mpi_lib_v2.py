@@ -1,13 +1,13 @@
-"""What scripts and forks call of the extension that Horovod builds for PyTorch: here there is one for every framework."""
+"""The functions of Horovod's extension for PyTorch that scripts and forks call, over the one extension of this package."""
 from horovod.common.operations import poll, synchronize
 
 horovod_torch_poll = poll
 
 
 def horovod_torch_wait_and_clear(handle):
-    """Waits for a handle, whose result is where it was asked for."""
+    """Waits for a handle; the result is in the output that the caller passed."""
     synchronize(handle)
 
 
 def horovod_torch_reset():
-    """Nothing: handles that nobody waits for are given up by the next init()."""
+    """Does nothing: the next init() drops abandoned handles."""

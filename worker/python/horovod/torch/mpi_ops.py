@@ -1,9 +1,9 @@
 """The collectives of horovod.torch: the blocking forms, with gradients, beside the asynchronous ones.
 
-Gradients follow Horovod's convention that the loss is averaged over the ranks. What a backward pass
-submits is named by counters, so every rank runs the same backward passes in the same order.
-Parameters and errors are those of horovod.torch.asynchronous; what fails later than at the
-submission raises HorovodInternalError, and the job goes on unless that says otherwise.
+Gradients follow Horovod's convention that the loss is averaged over the ranks. Counters name the
+operations of a backward pass, so every rank runs the same backward passes in the same order.
+Parameters and errors are those of horovod.torch.asynchronous. A failure after the submission raises
+HorovodInternalError; the job continues unless the message states otherwise.
 """
 from operator import attrgetter
 
@@ -40,7 +40,7 @@ def init(*args, **kwargs):
 
 
 def shutdown(*args, **kwargs):
-    """Leaves the job; what is pending fails with HorovodInternalError when it is synchronized."""
+    """Leaves the job; pending operations raise HorovodInternalError when they are synchronized."""
     return _basics.shutdown(*args, **kwargs)
 
 
@@ -52,15 +52,15 @@ _requires_grad = attrgetter("requires_grad")
 
 
 def _has_gradient(*tensors):
-    """Whether a result of these tensors is to be part of the graph."""
+    """Returns whether a result of these tensors becomes part of the graph."""
     try:
         return torch.is_grad_enabled() and any(map(_requires_grad, tensors))
-    except (AttributeError, TypeError):  # what is no tensor, or does not answer, is refused where it is submitted
+    except (AttributeError, TypeError):  # no tensor, or one that does not answer: the submission refuses it
         return False
 
 
 def _one_compressed(tensor, compression, word, name, process_set):
-    """(the tensor as it is sent, what decompress needs); what fails there fails on the other ranks, too."""
+    """Returns (the tensor to send, the context for decompress). A failure makes the other ranks' call fail, too."""
     try:
         return compression.compress(tensor)
     except Exception as error:  # pylint: disable=broad-except
@@ -84,9 +84,9 @@ class HorovodAllreduce(torch.autograd.Function):
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
               postscale_factor=1.0, process_set=global_process_set):
-    """The reduction of `tensor` over the ranks: a new tensor of its shape and type, with gradient.
+    """Returns the reduction of `tensor` over the ranks: a new tensor of its shape and type, with gradient.
 
-    compression: in which type it is sent (Compression.none, fp16, bf16).
+    compression: the type in which it is sent (Compression.none, fp16, bf16).
     """
     sent, ctx = _one_compressed(tensor, compression, "allreduce", name, process_set)
     if _has_gradient(sent):
@@ -113,7 +113,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
 
 
 def _compressed(tensors, compression, word, name, process_set):
-    """(the tensors of a group as they are sent; what decompress needs of each, of all the type that they had, or None)."""
+    """Returns (a group's tensors to send; the context for decompress of each, or the common type that they had, or None)."""
     tensors = operations.group_of(tensors, word, name, process_set)
     if compression is Compression.none:
         return tensors, None
@@ -127,7 +127,7 @@ def _compressed(tensors, compression, word, name, process_set):
 
 
 def _decompressed(results, contexts, compression):
-    """The results of a group as they were before _compressed, as a list."""
+    """Reverses _compressed for the results of a group; returns a list."""
     if contexts is None:
         return list(results)
     if isinstance(contexts, torch.dtype):
@@ -137,10 +137,10 @@ def _decompressed(results, contexts, compression):
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
                       postscale_factor=1.0, process_set=global_process_set):
-    """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
+    """Returns the reductions of `tensors`, done together: a list of new tensors, with gradients."""
     tensors = operations.group_of(tensors, "allreduce", name, process_set)
     packed = pack(tensors, compression)
-    if packed is not None:  # memory that nobody else has
+    if packed is not None:  # packed is private memory
         return unpack(operations.group_reduced_in_place(packed, average, name, op, prescale_factor, postscale_factor, process_set),
                       tensors[0].dtype)
     sent, contexts = _compressed(tensors, compression, "allreduce", name, process_set)
@@ -153,7 +153,7 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
 
 
 def _offset(output, process_set):
-    """The first row of an allgather's output that came from this rank."""
+    """Returns the first row of an allgather's output that came from this rank."""
     return sum(output.rows_of(other) for other in range(process_set.rank()))
 
 
@@ -178,7 +178,7 @@ class HorovodAllgather(torch.autograd.Function):
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
-    """The ranks' tensors one behind the other along the first dimension, which may differ; with gradient."""
+    """Returns the ranks' tensors concatenated along the first dimension, which may differ; with gradient."""
     if _has_gradient(tensor):
         return HorovodAllgather.apply(tensor, name, process_set)
     return synchronize(allgather_async(tensor, name, process_set))
@@ -204,7 +204,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    """The allgathers of `tensors`, done together: a tuple of new tensors, with gradients."""
+    """Returns the allgathers of `tensors`, done together: a tuple of new tensors, with gradients."""
     tensors = operations.group_of(tensors, "allgather", name, process_set)
     if _has_gradient(*tensors):
         return HorovodGroupedAllgather.apply(name, process_set, *tensors)
@@ -226,14 +226,14 @@ class HorovodBroadcast(torch.autograd.Function):
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    """A new tensor with the values that `tensor` has on root_rank, a rank of the job; with gradient."""
+    """Returns a new tensor with the values that `tensor` has on root_rank, a rank of the job; with gradient."""
     if _has_gradient(tensor):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
     return operations.broadcast(tensor, root_rank, name, process_set)
 
 
 class HorovodAlltoall(torch.autograd.Function):
-    """Alltoall; the gradient goes back the same ways."""
+    """Alltoall; the gradient's rows return to the ranks that sent the rows."""
 
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set: ProcessSet):
@@ -254,7 +254,7 @@ class HorovodAlltoall(torch.autograd.Function):
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """What the ranks sent to this one, in rank order, with gradient; with splits (output, received splits).
+    """Returns the rows that the ranks sent to this one, in rank order, with gradient; with splits (output, received splits).
 
     splits: how many rows go to each rank; without them the same number to each.
     """
@@ -265,7 +265,7 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
 
 def _gradient_factors(op, process_set, prescale_factor, postscale_factor):
-    """What the gradients of a reducescatter are multiplied by, one factor after the other as in Horovod: each rounds."""
+    """Returns the factors of a reducescatter's gradients. They apply one after the other as in Horovod, because each rounds."""
     return [factor for factor in (process_set.size() if op == Sum else 1, prescale_factor, postscale_factor) if factor != 1]
 
 
@@ -292,7 +292,7 @@ class HorovodReducescatter(torch.autograd.Function):
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                   prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the average or sum of the ranks' tensors, with gradient."""
+    """Returns this rank's rows of the average or sum of the ranks' tensors, with gradient."""
     sent, ctx = _one_compressed(tensor, compression, "reducescatter", name, process_set)
     if _has_gradient(sent):
         result = HorovodReducescatter.apply(sent, name, op, process_set, prescale_factor, postscale_factor)
@@ -319,7 +319,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
 
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                           prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the reductions of `tensors`, done together: a list of tensors, with gradients."""
+    """Returns this rank's rows of the reductions of `tensors`, done together: a list of tensors, with gradients."""
     sent, contexts = _compressed(tensors, compression, "reducescatter", name, process_set)
     options = (name, op, process_set, prescale_factor, postscale_factor)
     if _has_gradient(*sent):
@@ -330,7 +330,7 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
 
 
 def join(device=-1) -> int:
-    """Says that this rank has no more data, waits until all ranks have said so, and returns the last one.
+    """Joins: this rank has no more data. Waits until all ranks have joined, and returns the last one.
 
     Until then this rank adds zeros to the sums and averages of the others. `device` is accepted for
     Horovod's scripts, and has no effect.

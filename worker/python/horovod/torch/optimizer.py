@@ -1,7 +1,7 @@
 """Optimizers that update with the gradients of all ranks.
 
-DistributedOptimizer makes, out of an optimizer, one of a class derived from the optimizer's own,
-which goes on with the same parameters and state; schedulers made for the former keep working.
+DistributedOptimizer converts an optimizer to one of a derived class, with the same parameters and state.
+Schedulers of the former keep working.
 """
 import contextlib
 import copy
@@ -20,7 +20,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, Max, Min, ProcessSet, Produc
 
 
 class _NotBegun:
-    """Stands for what __init__ and DistributedOptimizer give an optimizer, where it has come without them."""
+    """Stands for attributes that __init__ or DistributedOptimizer sets, in an optimizer that was created without them."""
 
     def __get__(self, optimizer, kind=None):
         raise RuntimeError("this DistributedOptimizer was made without its arguments, as pickle does: it reduces no gradients. "
@@ -66,43 +66,43 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return _shallow_copy(self)
 
     def __deepcopy__(self, memo):
-        """One for the copied parameters. Its first step attaches hooks to them: until then nothing is reduced."""
+        """Returns an optimizer of the copied parameters. Its first step attaches hooks to them: until then nothing is reduced."""
         copied = _deep_copy(self, memo)
         copied._gradients = self._gradients.copied(memo)
         return copied
 
     def _register_hooks(self):
-        """Attaches hooks to parameters that have none, as those of a group that was added; step() does it as well."""
+        """Attaches hooks to parameters that have none, such as those of an added group; step() does it as well."""
         self._gradients.watch(self.param_groups)
 
     def load_state_dict(self, *args, **kwargs):
-        """As the wrapped optimizer's; what is being reduced is given up."""
+        """As the wrapped optimizer's, but drops gradients that are being reduced."""
         self._gradients.restart()
         self._should_synchronize = True
         super().load_state_dict(*args, **kwargs)
 
     @staticmethod
     def find_duplicates(lst):
-        """The set of those elements of lst that it has more than once."""
+        """Returns the set of the elements that lst has more than once."""
         seen = set()
         return {element for element in lst if element in seen or seen.add(element)}
 
     def set_backward_passes_per_step(self, passes):
-        """From now on gradients are reduced after that many backward passes."""
+        """Sets the number of backward passes after which gradients are reduced."""
         _check_passes(passes)
         self.backward_passes_per_step = passes
         self._gradients.set_passes(passes)
 
     def synchronize(self):
-        """Waits until every gradient is the reduced one: to change gradients before step().
+        """Waits until every gradient is reduced, so that the script can change gradients before step().
 
-        step() is then called within skip_synchronize().
+        Then call step() within skip_synchronize().
         """
         self._gradients.finish(self.param_groups)
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """Within it step() takes the gradients as they are: synchronize() was called before."""
+        """In its body step() uses the current gradients: synchronize() was called before."""
         self._should_synchronize = False
         try:
             yield
@@ -122,10 +122,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._gradients.is_reduced = False
         return result
 
-    step.hooked = True  # torch calls the hooks of a step in the wrapped class's
+    step.hooked = True  # torch calls the step hooks in the wrapped class's step()
 
     def _reduce_for_step(self, closure):
-        """Reduces the gradients that there are; the closure to step with, which reduces its own."""
+        """Reduces the current gradients. Returns the closure for the step, which reduces its own, or None."""
         if closure is not None:
             if self._gradients.is_pending():
                 self.synchronize()
@@ -140,12 +140,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _reduced(self, closure):
         loss = closure()
-        if not self._gradients.is_reduced:  # else the closure has computed none: they were reduced before the step
+        if not self._gradients.is_reduced:  # else the closure computed none, and the step reduced them before
             self.synchronize()
         return loss
 
     def zero_grad(self, *args, **kwargs):
-        """As the wrapped optimizer's; AssertionError while gradients are being reduced."""
+        """As the wrapped optimizer's; raises AssertionError while gradients are being reduced."""
         if self._gradients.is_pending():
             raise AssertionError(
                 "zero_grad() between backward() and step(): the gradients are being reduced. Call "
@@ -154,7 +154,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
 
 class _DistributedAdasumOptimizer(torch.optim.Optimizer):
-    """Each rank makes a step of its own; what the steps changed is reduced with Adasum.
+    """Each rank makes a step of its own; then Adasum reduces the changes.
 
     params are the parameter groups of an optimizer; DistributedOptimizer describes the others.
     """
@@ -178,13 +178,13 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         return _shallow_copy(self)
 
     def __deepcopy__(self, memo):
-        """One for the copied parameters. Its first step attaches hooks to them, which count backward passes."""
+        """Returns an optimizer of the copied parameters. Its first step attaches hooks to them, which count backward passes."""
         copied = _deep_copy(self, memo)
         copied._passes = Passes(self._passes.passes)
         return copied
 
     def set_backward_passes_per_step(self, passes):
-        """How many backward passes the script makes per step: gradients add up until step()."""
+        """Sets the number of backward passes that the script makes per step: gradients add up until step()."""
         _check_passes(passes)
         self.backward_passes_per_step = self._passes.passes = passes
         self._passes.restart()
@@ -194,24 +194,24 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         self._passes.watch(self._trained())
 
     def load_state_dict(self, *args, **kwargs):
-        """As the wrapped optimizer's; gradients that step() has not taken are given up."""
+        """As the wrapped optimizer's, but drops gradients that step() has not used."""
         self._passes.restart()
         super().load_state_dict(*args, **kwargs)
 
     def synchronize(self):
-        """Nothing: what is reduced exists only in step()."""
+        """Does nothing: the changes to reduce exist only in step()."""
 
     def skip_synchronize(self):
-        """AssertionError: with Adasum step() is what reduces."""
+        """Raises AssertionError: with Adasum only step() reduces."""
         raise AssertionError("skip_synchronize() is not for Adasum: there step() itself reduces, "
                              "after the update. Change gradients between backward() and step().")
 
     def step(self, closure=None, **kwargs):
-        """A step of this rank alone, then all ranks take over the Adasum of what changed."""
-        reduction(Adasum, None, global_process_set)  # NotImplementedError before anything has moved
+        """Makes a step of this rank alone; then all ranks apply the Adasum of the changes."""
+        reduction(Adasum, None, global_process_set)  # raises NotImplementedError before any change
         named = self._trained()
         self._passes.watch(named)
-        for _, parameter in named:  # what no backward pass has reached has a gradient of zeros, as with Average
+        for _, parameter in named:  # zeros for parameters that no backward pass has reached, as with Average
             if parameter.grad is None and closure is None:
                 parameter.grad = torch.zeros_like(parameter, requires_grad=False)
         before = [parameter.detach().clone() for _, parameter in named]
@@ -238,7 +238,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         return allreduce_async_(packed, name=name, op=Adasum), context
 
     def zero_grad(self, *args, **kwargs):
-        """As the wrapped optimizer's; AssertionError while step() has gradients to take."""
+        """As the wrapped optimizer's; raises AssertionError while there are gradients for step()."""
         if self._passes.await_step() and not self._passes.is_paused:
             raise AssertionError("zero_grad() between backward() and step(): step() would move nothing. Call step() first, or "
                                  "zero_grad() before backward().")
@@ -246,7 +246,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
 
 
 def _names(optimizer, named_parameters):
-    """{parameter: name}, checked; empty where the caller names none."""
+    """Returns {parameter: name}, checked; empty if the caller names none."""
     named = list(named_parameters) if named_parameters is not None else []
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in named):
         raise ValueError("named_parameters must be pairs (name, parameter), as of "
@@ -265,7 +265,7 @@ def _names(optimizer, named_parameters):
 
 
 def _all_names(optimizer, names):
-    """{parameter: name} of every parameter that the optimizer has now: its place, where `names` has none."""
+    """Returns {parameter: name} for all parameters of the optimizer; those that `names` lacks get their place as name."""
     places = {parameter: f"noname.{i}.{j}" for i, group in enumerate(optimizer.param_groups)
               for j, parameter in enumerate(group["params"])}
     return {**places, **names}
@@ -275,7 +275,7 @@ _NOT_CALLED = ("_make_hook", "_allreduce_grad_async", "_grouped_allreduce_grad_a
 
 
 def _check_overridden(kind):
-    """NotImplementedError for a class, derived as for Horovod, that overrides what nothing here would call."""
+    """Raises NotImplementedError for a class that overrides a method of Horovod's optimizer that this one never calls."""
     for name in _NOT_CALLED:
         if any(name in vars(base) for base in kind.__mro__ if issubclass(base, _DistributedOptimizer)):
             raise NotImplementedError(f"{kind.__name__}.{name} would not be called: gradients are submitted elsewhere here. "
@@ -289,7 +289,7 @@ def _check_passes(passes):
 
 
 def _check_reduction(compression, op, predivide_factor, process_set):
-    """TypeError or ValueError for what no gradient could be reduced with."""
+    """Raises TypeError or ValueError for options with which no gradient could be reduced."""
     if not all(callable(getattr(compression, method, None)) for method in ("compress", "decompress")):
         raise TypeError("compression must be one of hvd.Compression, as Compression.none or Compression.fp16, or have its methods "
                         f"compress and decompress: {compression!r}.")
@@ -336,7 +336,7 @@ def _check_groups(groups):
 
 
 def _adopt(kind, optimizer):
-    """An object of class `kind` and of the optimizer's own that has all that the optimizer has."""
+    """Returns an object of `kind` and of the optimizer's class, with all attributes of the optimizer."""
     original = type(optimizer)
     if issubclass(original, (_DistributedOptimizer, _DistributedAdasumOptimizer)):
         raise ValueError("this optimizer is a DistributedOptimizer already.")
@@ -353,7 +353,7 @@ _OPTIONS = ("backward_passes_per_step", "op", "gradient_predivide_factor", "spar
 
 
 def _shallow_copy(optimizer):
-    """One of the same parameters, whose gradients are reduced once for both."""
+    """Returns an optimizer of the same parameters, whose gradients are reduced once for both."""
     make, arguments, state, *_ = optimizer.__reduce_ex__(4)
     copied = make(*arguments)
     copied.__setstate__(dict(state))
@@ -364,7 +364,7 @@ def _shallow_copy(optimizer):
 
 
 def _deep_copy(optimizer, memo):
-    """A copy of what the wrapped class copies, with the options that are this module's."""
+    """Returns a copy as the wrapped class makes it, with this module's options."""
     make, arguments, state, *_ = optimizer.__reduce_ex__(4)
     copied = memo[id(optimizer)] = make(*arguments)
     copied.__setstate__(copy.deepcopy(state, memo))
@@ -376,7 +376,7 @@ def _deep_copy(optimizer, memo):
 
 
 def _note_step(adopted):
-    """A scheduler that was made for the original optimizer looks there whether a step came before its own."""
+    """Marks a step in the original optimizer, where its scheduler checks that a step came before its own."""
     original = getattr(adopted, "_adopted", lambda: None)()
     if original is not None:
         original._opt_called = True
@@ -386,19 +386,19 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
                          backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0,
                          num_groups=0, groups=None, sparse_as_dense=False,
                          process_set=global_process_set):
-    """An optimizer of the same class that updates with the gradients of all ranks.
+    """Returns an optimizer of the same class that updates with the gradients of all ranks.
 
     named_parameters: pairs (name, parameter), as of model.named_parameters(); names pair gradients
         across ranks. Without them the places in the parameter groups are the names.
-    compression: what gradients are compressed with on the way.
-    backward_passes_per_step: so many passes add up before gradients are reduced.
+    compression: the compressor of gradients that are sent.
+    backward_passes_per_step: the number of passes whose gradients add up before they are reduced.
     op: Average, Sum or Adasum.
-    gradient_predivide_factor: with Average, gradients are divided by it before they are added up,
+    gradient_predivide_factor: with Average, gradients are divided by it before the sum,
         and multiplied by it when the sum is divided by the number of ranks.
-    groups: gradients that are reduced as one, once all of them are there: a number of groups, or
+    groups: gradients that are reduced as one, once all of them are ready: a number of groups, or
         lists of parameters. num_groups is its former name. Ranks with groups compare them here.
-    sparse_as_dense: sparse gradients are made dense before. Without it a gradient that is sparse on
-        some ranks and dense on others, or missing there, is sparse on all.
+    sparse_as_dense: converts sparse gradients to dense ones before. Without it a gradient that is sparse on
+        some ranks and dense on others, or missing there, becomes sparse on all.
     process_set: the ranks that train this model.
     """
     if num_groups:

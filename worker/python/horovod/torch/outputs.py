@@ -1,7 +1,7 @@
-"""The functions that lie below the collectives in Horovod's mpi_ops: they take the output as an argument.
+"""The functions below the collectives in Horovod's mpi_ops, which take the output as an argument.
 
-Forks of its optimizer call them. Each returns a handle; synchronize() gives the output, which is made as large as the
-result where it is not. What is wrong is refused as it is by the others.
+Forks of its optimizer call them. Each returns a handle; synchronize() returns the output, resized to the result if
+necessary. They refuse wrong arguments as the other functions do.
 """
 import torch
 
@@ -14,7 +14,7 @@ group_of, refused = operations.group_of, operations.refused
 
 
 def _taken(output, result):
-    """The result in the output, which gets its shape."""
+    """Copies the result to the output, which gets its shape."""
     with torch.no_grad():
         if output.shape != result.shape:
             output.resize_(result.shape)

@@ -1,4 +1,4 @@
-"""Batch normalisation with the mean and variance of the batches of all ranks together."""
+"""Batch normalisation with the mean and variance over the batches of all ranks."""
 import torch
 from torch.autograd.function import Function
 from torch.nn import functional
@@ -46,11 +46,11 @@ class SyncBatchNorm(_BatchNorm):
                                      is_of_batch, momentum, self.eps)
 
     def _running(self):
-        """The statistics to update or to use; none without tracking: then those of the batch count, also in evaluation."""
+        """Returns the statistics to update or to use; (None, None) without tracking: then the batch's own apply."""
         return (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
 
     def _next_momentum(self):
-        """How much this batch counts in the running statistics: without momentum, all count alike."""
+        """Returns the weight of this batch in the running statistics: without momentum, all batches have the same weight."""
         if not self.track_running_stats or self.num_batches_tracked is None:
             return 0.0 if self.momentum is None else self.momentum
         self.num_batches_tracked.add_(1)
@@ -62,17 +62,17 @@ def _name_of(n):
 
 
 def _over_channels(tensor, like):
-    """A value per channel, shaped to go with tensors like `like`."""
+    """Reshapes a value per channel to broadcast with tensors like `like`."""
     return tensor.view(1, -1, *[1] * (like.dim() - 2))
 
 
 def _wide(tensor):
-    """Statistics of half precision are kept in single precision."""
+    """Converts half precision to single precision, in which statistics are computed."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _statistics(values):
-    """Of this rank: [count, mean of each channel, squared deviations from it of each channel]."""
+    """Returns this rank's [count, mean of each channel, squared deviations from it of each channel]."""
     dimensions = [0, *range(2, values.dim())]
     count = values.numel() // values.shape[1]
     mean = values.sum(dimensions) / max(count, 1)
@@ -81,7 +81,7 @@ def _statistics(values):
 
 
 def _combine(statistics):
-    """(count, mean, variance) of all, from one row of _statistics for each rank."""
+    """Returns (count, mean, variance) of all, from one row of _statistics for each rank."""
     counts, (means, deviations) = statistics[:, :1], statistics[:, 1:].chunk(2, dim=1)
     count = counts.sum()
     mean = (counts * means).sum(0) / count

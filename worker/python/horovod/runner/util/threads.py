@@ -1,4 +1,4 @@
-"""Threads, as scripts for Horovod start them."""
+"""Horovod's helpers for threads, which scripts use."""
 import queue
 import threading
 
@@ -9,13 +9,13 @@ def _check_arguments(args):
 
 
 def in_thread(target, args=(), name=None, daemon=True, silent=False):
-    """Calls target(*args) in a thread, which is started and returned. silent: exceptions of it are not shown."""
+    """Starts a thread that calls target(*args), and returns it. silent: hides the exceptions of target."""
     _check_arguments(args)
 
     def quietly(*arguments):
         try:
             target(*arguments)
-        except Exception:  # pylint: disable=broad-except  # as was asked for
+        except Exception:  # pylint: disable=broad-except  # silent=True
             pass
 
     thread = threading.Thread(target=quietly if silent else target, args=args, name=name, daemon=daemon)
@@ -24,9 +24,9 @@ def in_thread(target, args=(), name=None, daemon=True, silent=False):
 
 
 def on_event(event, func, args=(), stop=None, check_stop_interval_s=1.0, daemon=True, silent=False):
-    """Calls func(*args) in a thread once the event is set; never when the event `stop` is set before. The thread.
+    """Starts a thread that calls func(*args) once the event is set, unless the event `stop` is set before.
 
-    While it waits it looks after `stop` every so many seconds.
+    Returns the thread. It checks `stop` every check_stop_interval_s seconds.
     """
     if event is None:
         raise ValueError("Event must not be None")
@@ -43,10 +43,10 @@ def on_event(event, func, args=(), stop=None, check_stop_interval_s=1.0, daemon=
 
 
 def execute_function_multithreaded(fn, args_list, block_until_all_done=True, max_concurrent_executions=1000):
-    """Calls fn(*args) for each args of the list, each in one of so many threads.
+    """Calls fn(*args) for each args of the list, in at most max_concurrent_executions threads.
 
-    {index of the args: what fn returned}, when all are done; the first exception of a call is raised then. None at
-    once, if that is not waited for.
+    Waits for all calls, and returns {index of the args: result}, or raises the exception of the first call that failed.
+    Without block_until_all_done returns None at once.
     """
     waiting, results, failures = queue.Queue(), {}, []
     for call in enumerate(args_list):
@@ -60,7 +60,7 @@ def execute_function_multithreaded(fn, args_list, block_until_all_done=True, max
                 return
             try:
                 results[index] = fn(*args)
-            except Exception as failure:  # pylint: disable=broad-except  # raised by the caller
+            except Exception as failure:  # pylint: disable=broad-except  # the calling thread raises it
                 failures.append((index, failure))
 
     threads = [in_thread(work, daemon=not block_until_all_done)

@@ -1,4 +1,4 @@
-"""Elastic training for PyTorch: a state that survives, a sampler that goes on, and run."""
+"""Elastic training for PyTorch: a state that survives failures, a sampler that resumes an epoch, and run."""
 from horovod.common.elastic import run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
@@ -10,8 +10,8 @@ __all__ = ["TorchState", "ElasticSampler", "run"]
 def run(func):
     """Decorates a training function whose first argument is a State.
 
-    It is called again, with the state of the last commit, when ranks were lost, and with the state
-    as it is when hosts were added or taken away.
+    After a loss of ranks the function is called again with the state of the last commit. After hosts were added or removed
+    it is called again with the current state.
     """
     return run_fn(func, _reset)
 

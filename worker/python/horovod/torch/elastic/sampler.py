@@ -1,4 +1,4 @@
-"""A sampler that shares an epoch among the ranks, and what is left of it among other ranks."""
+"""A sampler that divides an epoch among the ranks, and divides its remaining samples again after a change of ranks."""
 import itertools
 import math
 import random
@@ -9,11 +9,10 @@ from horovod.torch.mpi_ops import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """Gives each rank its part of the samples that were not processed in this epoch.
+    """Yields each rank's part of the samples that were not processed in this epoch.
 
-    Call record_batch after each batch and set_epoch at the end of each epoch, and make the sampler
-    part of the elastic state. Every rank gets as many samples as the others: where they cannot be
-    shared evenly, some are given to two ranks.
+    Call record_batch after each batch and set_epoch at the end of each epoch, and make the sampler part of the elastic state.
+    All ranks get the same number of samples: if they do not divide evenly, two ranks share some samples.
     """
 
     def __init__(self, dataset, shuffle=True, seed=0):
@@ -25,42 +24,42 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch):
-        """Begins an epoch: nothing of it is processed, and its order is its own."""
+        """Begins an epoch: no sample of it is processed, and it has an order of its own."""
         self.epoch = epoch
         self.processed_indices = set()
         self.reset()
 
     def record_batch(self, batch_idx, batch_size):
-        """This rank has processed its next batch, of that size. As in Horovod its number is not looked at, which
-        may go on over epochs."""
+        """Records that this rank has processed its next batch, of that size. As in Horovod, ignores batch_idx, which may
+        continue over epochs."""
         del batch_idx
         self.record_indices(self.indices[self._n_recorded:self._n_recorded + batch_size])
         self._n_recorded += batch_size
 
     def record_indices(self, indices):
-        """This rank has processed these samples."""
+        """Records that this rank has processed these samples."""
         self.processed_indices.update(indices)
 
     def get_indices(self, batch_idx, batch_size):
-        """The samples of this rank's batch of that number; the last one may be smaller."""
+        """Returns the samples of this rank's batch of that number; the last one may be smaller."""
         start = batch_idx * batch_size
         return self.indices[start:start + batch_size]
 
     @property
     def processed_num(self):
-        """How many samples of the epoch all ranks have processed, if they are as far as this one."""
+        """The number of samples of the epoch that all ranks have processed, if they are as far as this one."""
         here = len(self.processed_indices) - self._n_before
         return min(self._n_before + here * self.num_replicas, len(self.dataset))
 
     @processed_num.setter
     def processed_num(self, number):
-        """The first so many samples of the epoch are processed; they are shared anew by reset()."""
+        """Marks the first `number` samples of the epoch as processed; reset() divides the others."""
         self.processed_indices = set(self._order()[:number])
         self._n_before = len(self.processed_indices)
 
     def load_state_dict(self, state_dict):
-        """Goes on from a state_dict, of this or of another number of ranks. It names the samples of one rank, or, in
-        Horovod's own, none: what all ranks have processed were the first of the epoch."""
+        """Resumes from a state_dict, of this or of another number of ranks. It lists the samples of one rank, or, in
+        Horovod's own form, none: then the processed samples are the first ones of the epoch."""
         self.epoch = state_dict["epoch"]
         self.processed_indices = set(state_dict.get("processed_indices", ()))
         if state_dict.get("processed_num", 0) > len(self.processed_indices):
@@ -68,12 +67,12 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def state_dict(self):
-        """The epoch, which samples of it this rank has processed, and their number over all ranks."""
+        """Returns the epoch, the samples of it that this rank has processed, and their number over all ranks."""
         return {"epoch": self.epoch, "processed_num": self.processed_num,
                 "processed_indices": set(self.processed_indices)}
 
     def reset(self):
-        """Shares what is not processed among the ranks that there are now."""
+        """Divides the unprocessed samples among the current ranks."""
         self.num_replicas = size()
         self.rank = rank()
         self._n_before = len(self.processed_indices)
@@ -84,7 +83,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.indices = self._share()
 
     def _order(self):
-        """All samples in the order of this epoch."""
+        """Returns all samples in the order of this epoch."""
         order = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(order)

@@ -13,8 +13,8 @@ from horovod.torch.mpi_ops import rank
 class TorchState(ObjectState):
     """An elastic state of a model, an optimizer and anything else, all by keyword.
 
-    What the registry has a handler for (models, optimizers, samplers) is saved as its state_dict;
-    everything else is saved as an object.
+    Values with a handler in the registry (models, optimizers, samplers) are saved as their state_dict; all others are saved as
+    objects.
     """
 
     def __init__(self, model=None, optimizer=None, **kwargs):
@@ -40,7 +40,7 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self):
-        """Gives every rank the state of rank 0, and saves it."""
+        """Copies the state of rank 0 to every rank, and saves it."""
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
@@ -53,7 +53,7 @@ class TorchState(ObjectState):
 
 
 class StateHandler:
-    """How values of a type are saved, restored and synchronised."""
+    """Saves, restores and synchronises values of a type."""
 
     def __init__(self, value):
         self.value = value
@@ -67,11 +67,11 @@ class StateHandler:
         raise NotImplementedError
 
     def sync(self):
-        """Gives every rank the value of rank 0, and saves it."""
+        """Copies the value of rank 0 to every rank, and saves it."""
         raise NotImplementedError
 
     def set_value(self, value):
-        """Another value takes the place of this one, and is saved."""
+        """Replaces the value, and saves it."""
         self.value = value
         self.save()
 
@@ -113,7 +113,7 @@ class OptimizerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """Saves what of an epoch was processed; of several ranks, what any of them processed."""
+    """Saves the processed samples of an epoch; for several ranks, those that any of them processed."""
 
     def __init__(self, sampler):
         super().__init__(sampler)
@@ -139,12 +139,12 @@ _registry = [(ElasticSampler, SamplerStateHandler),
 
 
 def get_handler_registry():
-    """A list of pairs (type, handler class): the first type that a value is of has its handler."""
+    """Returns a list of pairs (type, handler class). The first type that matches a value selects its handler."""
     return list(_registry)
 
 
 def set_handler_registry(registry):
-    """Replaces the registry, for states that are made from now on."""
+    """Replaces the registry, for states that are created from now on."""
     global _registry
     _registry = list(registry)
 
