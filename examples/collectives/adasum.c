@@ -1,11 +1,11 @@
 /*
- * Adasum: a sum of gradients that depends on how much they agree. Of two gradients a and b it is
+ * Adasum: a sum of gradients that depends on how much they agree. For two gradients a and b it is
  *
  *     (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b
  *
- * which adds what is orthogonal and averages what is parallel, so that the learning rate needs no
- * change with the number of ranks. With more ranks pairs of ranks do this, then pairs of pairs:
- * their number must be a power of two, and others are told so, as this program shows.
+ * This adds orthogonal parts and averages parallel ones, so that the learning rate needs no change
+ * with the number of ranks. With more ranks, pairs of ranks do this, then pairs of pairs. So the
+ * number of ranks must be a power of two. Other numbers get an error, as this program shows.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static int parallel(horovod_error_t *err)
     return 1;
 }
 
-/* Every rank moves along an axis of its own: the result is the sum. */
+/* Every rank has a gradient along an axis of its own: the result is the sum. */
 static int orthogonal(int rank, int size, horovod_error_t *err)
 {
     float gradient[N] = {0}, result[N];
@@ -55,7 +55,7 @@ static int orthogonal(int rank, int size, horovod_error_t *err)
     return 1;
 }
 
-/* Three ranks cannot be paired: every one of them gets an error, and the job goes on. */
+/* Three ranks cannot be paired: every one gets an error, and the job continues. */
 static int refused(horovod_error_t *err)
 {
     float gradient[N] = {0}, result[N];

@@ -1,13 +1,13 @@
 /*
- * Allgather: the rows of all ranks, one behind the other in rank order, on every rank. Ranks may
- * have different numbers of rows; all other dimensions are the same.
+ * Allgather: every rank gets the rows of all ranks, in rank order. Ranks may have different numbers
+ * of rows; all other dimensions are the same.
  *
  *     rank 0:  a a                     a a
  *     rank 1:  b b      allgather      b b
  *              b b     ----------->    b b    on both
  *
- * How many rows there will be is known only then, so the library makes the output; it is released
- * by who took it.
+ * The number of rows is known only after the collective, so the library allocates the output. The
+ * caller releases it.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>

@@ -1,19 +1,20 @@
 /*
- * Allreduce: every rank has a vector of its own, and all get the same one: their sum, average,
+ * Allreduce: every rank has a vector of its own, and all get the same result: the sum, average,
  * minimum, maximum or product, element by element.
  *
  *     rank 0:  1 2 3          sum          3 6 9
  *     rank 1:  2 4 6        ------->       3 6 9   on both
  *
- * This is what averages gradients. First one tensor, waited for at once; then several that travel
- * together, in an order that may differ between ranks, because the names pair them.
+ * Training averages gradients this way. This program first reduces one tensor and waits for it.
+ * Then it submits several tensors, which move together. Their order may differ between ranks,
+ * because the names pair them.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
 
 enum { N = 1000, LAYERS = 4 };
 
-/* One tensor: horovod_allreduce returns when the result is there. In place: input is output. */
+/* One tensor: horovod_allreduce returns the result. In place: input is output. */
 static int sum_one(horovod_error_t *err)
 {
     static int64_t values[N];
@@ -41,7 +42,7 @@ static int average_many(horovod_error_t *err)
     const int rank = horovod_rank(), size = horovod_size();
 
     for (int k = 0; k < LAYERS; k++) {
-        const int layer = (k + rank) % LAYERS; /* every rank begins with another one */
+        const int layer = (k + rank) % LAYERS; /* every rank begins with another layer */
         for (int i = 0; i < N; i++)
             gradients[layer][i] = (float)(layer + 2 * rank);
         if (horovod_allreduce_async(gradients[layer], averages[layer],

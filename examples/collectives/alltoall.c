@@ -1,25 +1,26 @@
 /*
- * Alltoall: every rank has rows for every rank. splits says how many of them, in order, go to each.
+ * Alltoall: every rank sends rows to every rank. splits holds how many of them, in order, go to
+ * each.
  *
  *     rank 0, splits 1 2:  A b b                         rank 0 gets  A C C
  *     rank 1, splits 2 1:  C C d        alltoall         rank 1 gets  b b d
  *                                      ---------->
  *
- * Without splits each rank gets the same number of rows. How many rows came from whom, the
- * output tells: the receivers need not know beforehand.
+ * Without splits each rank gets the same number of rows. The output holds how many rows came from
+ * each rank, so the receivers need not know these numbers beforehand.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
 
 enum { RANKS_MAX = 64 };
 
-/* How many rows go from one rank to another: 1, 2 or 3. */
+/* Returns how many rows go from one rank to another: 1, 2 or 3. */
 static int64_t rows_between(int from, int to)
 {
     return 1 + (from + 2 * to) % 3;
 }
 
-/* What a row says: who sent it, and to whom. */
+/* Returns the content of a row: its sender and its receiver. */
 static int32_t label(int from, int to)
 {
     return 1000 * from + to;

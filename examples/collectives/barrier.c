@@ -1,8 +1,9 @@
 /*
- * Barrier: nobody goes on before everybody has come. For the rare moments in which ranks must not
- * run ahead although no data passes between them: here rank 0 writes a file that all read.
+ * Barrier: no rank continues before all ranks have called it. Use it in the rare cases in which
+ * ranks exchange no data but must not run ahead. Here rank 0 of each host writes a file that all
+ * its ranks read.
  *
- * Between collectives no barrier is needed: each of them waits for the data that it needs.
+ * Collectives need no barrier between them: each waits for the data that it needs.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
@@ -44,14 +45,14 @@ int main(void)
 
     if (!horovod_init(NULL, 0, NULL, NULL, 0))
         return 1;
-    if (horovod_local_rank() == 0) /* one on each host writes for its neighbours */
+    if (horovod_local_rank() == 0) /* one rank of each host writes for the others */
         is_right = write_file();
 
-    /* The file is there, whatever rank comes last. */
+    /* The file exists on every host, whichever rank comes last. */
     is_right = horovod_barrier(&err) == HOROVOD_OK && is_right;
     is_right = is_right && read_file();
 
-    /* All have read it before it goes. */
+    /* All ranks have read the file before its removal. */
     is_right = horovod_barrier(&err) == HOROVOD_OK && is_right;
     if (horovod_local_rank() == 0)
         remove(path());

@@ -1,6 +1,6 @@
 /*
- * Broadcast: what one rank has, the root, everybody gets. This is how a training begins: rank 0
- * makes or loads the weights, and all others take them over.
+ * Broadcast: every rank gets the data of one rank, the root. A training begins so: rank 0 makes or
+ * loads the weights, and all others receive them.
  *
  * In place, the same memory is the input on the root and the output everywhere. Out of place, the
  * root keeps its input; the others need none.

@@ -1,8 +1,8 @@
 /*
  * Grouped allreduce: tensors that belong together complete together, or all fail with the first
- * that does. Nobody ever sees one half of them reduced and the other not.
+ * that does. So a rank never has one half of them reduced and the other half not.
  *
- * Here a layer's weight and bias are averaged as a group; a factor is folded into the reduction.
+ * Here a group averages a layer's weight and bias, and the reduction applies a factor.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void fill(int rank)
         bias[j] = rank + j;
 }
 
-/* Each is averaged over the ranks, and halved on the way. */
+/* Checks that each is averaged over the ranks, and halved by the factor. */
 static int is_reduced(int size)
 {
     const double average_rank = (size - 1) / 2.0;
@@ -50,7 +50,7 @@ static int reduce(horovod_error_t *err)
     if (horovod_grouped_allreduce_async(2, (const void *[]){weight, bias}, (void *[]){weight, bias},
                                         tensors, handles, err) != HOROVOD_OK)
         return 0;
-    /* Every handle is waited for, also when another one has failed. */
+    /* Waits for every handle, also when another one has failed. */
     const horovod_status_t first = horovod_wait(handles[0], err);
     const horovod_status_t second = horovod_wait(handles[1], err);
     return first == HOROVOD_OK && second == HOROVOD_OK;

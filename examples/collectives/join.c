@@ -1,17 +1,17 @@
 /*
- * Join: ranks whose data ends early. They join, and until the last one has, zeros stand for what
- * they do not submit any more: the others go on without a change.
+ * Join: for ranks whose data ends early. They join, and contribute zeros until the last rank has
+ * joined. The others continue unchanged.
  *
  *     batch      0       1       2
  *     rank 0     1       -       -      joins after its only batch
  *     rank 1     1       1       -      joins after its second
- *     rank 2     1       1       1      joins last, and everybody is told so
+ *     rank 2     1       1       1      joins last, and every rank gets its number
  *     sum        3       2       1
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
 
-/* How many ranks have so many batches: the number that the sum of ones must give. */
+/* Returns how many ranks have this batch: the result of a sum of ones. */
 static int ranks_with_batch(int batch, int size)
 {
     return size - batch;

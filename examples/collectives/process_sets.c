@@ -1,10 +1,10 @@
 /*
- * Process sets: collectives among some of the ranks. A set does not wait for ranks that are not in
- * it, and two sets move at the same time: for a model that is split over groups of ranks.
+ * Process sets: collectives among some of the ranks. A set does not wait for ranks outside it, and
+ * two sets may move data at the same time. A model that is split over groups of ranks needs that.
  *
- * Here the even ranks are one set and the odd ones another. Every rank makes both sets, in the same
- * order, also the one that it is not in; HOROVOD_DYNAMIC_PROCESS_SETS allows that after
- * horovod_init. (A single rank is the whole job already: there is nothing to split.)
+ * Here the even ranks are one set and the odd ones another. Every rank adds both sets, in the same
+ * order, also the one that it is not in. HOROVOD_DYNAMIC_PROCESS_SETS allows that after
+ * horovod_init. (A single rank is the whole job already, so it adds no sets.)
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { RANKS_MAX = 64 };
 
-/* The set of the ranks first, first + 2, ...; its number, or a negative error. */
+/* Adds the set of the ranks first, first + 2, ...; returns its number, or a negative error. */
 static int add_every_other(int first, int size)
 {
     int ranks[RANKS_MAX], n = 0;
@@ -22,7 +22,7 @@ static int add_every_other(int first, int size)
     return horovod_add_process_set(ranks, n);
 }
 
-/* The ranks of this set, added up among themselves. */
+/* Adds up the ranks of this set. */
 static int sum_of_ranks(int set, int64_t *sum, horovod_error_t *err)
 {
     *sum = horovod_rank();
@@ -59,7 +59,7 @@ int main(void)
     is_right = is_right && horovod_process_set_included(sets[parity]) == 1 &&
                horovod_process_set_rank(sets[parity]) == rank / 2;
 
-    /* The name is the same in both sets; the sets keep them apart. */
+    /* Both sets use the same name; names are separate in each set. */
     is_right = is_right && sum_of_ranks(sets[parity], &sum, &err) && sum == expected(parity, size);
 
     for (int first = 0; first < 2 && size > 1; first++)

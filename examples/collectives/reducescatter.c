@@ -1,19 +1,20 @@
 /*
- * Reducescatter: the inputs of all ranks are summed as in an allreduce, but each rank gets only its
- * share of the rows. With an allgather behind it this is an allreduce; between the two, each rank
- * can work on its share alone, as an optimizer does that shards its state.
+ * Reducescatter: it reduces the inputs of all ranks as an allreduce does, but each rank gets only
+ * its share of the rows. An allgather behind it makes an allreduce. Between the two, each rank can
+ * work on its share alone, as an optimizer does that shards its state.
  *
  *     rank 0:  1 2 3   reducescatter   rank 0:  3 6
  *     rank 1:  2 4 6  --------------->  rank 1:  9
  *
- * Rows that do not divide evenly go to the first ranks, one more to each.
+ * If the rows do not divide evenly, each of the first ranks gets one more.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
 
 enum { ROWS = 101, COLUMNS = 8 };
 
-/* Whether the share, whose first row is row `first` of the whole, is the sum over the ranks. */
+/* Returns whether the share, whose first row is row `first` of the whole, is the sum over the
+ * ranks. */
 static int is_share(float share[][COLUMNS], int64_t first, int64_t n_rows, int size)
 {
     const int64_t ranks = (int64_t)size * (size - 1) / 2; /* 0 + 1 + ... */

@@ -1,8 +1,8 @@
 /*
  * Process sets that end at different times: the even ranks take three steps, the odd ones five, and
- * nobody waits for the other set meanwhile. The set that is done first must not call
- * horovod_shutdown, nor remove sets, which all ranks do together: that would end the other one's
- * steps. It waits in a barrier of the whole job, which costs nothing, until all have come.
+ * no set waits for the other meanwhile. The set that ends first must neither call horovod_shutdown
+ * nor remove sets: all ranks do that together, and it would end the other one's steps. The set
+ * waits in a barrier of the whole job, which costs nothing, until all ranks have come.
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { RANKS_MAX = 64 };
 
-/* The set of the ranks first, first + 2, ...; its number, or a negative error. */
+/* Adds the set of the ranks first, first + 2, ...; returns its number, or a negative error. */
 static int add_every_other(int first, int size)
 {
     int ranks[RANKS_MAX], n = 0;
@@ -20,8 +20,8 @@ static int add_every_other(int first, int size)
     return horovod_add_process_set(ranks, n);
 }
 
-/* One step: counts the ranks of the set. The first of them has told the others how it began; a root
- * is a rank of the job, also in a process set. */
+/* One step: the first rank of the set broadcasts the step's number, then the set counts its ranks.
+ * A root is a rank of the job, also in a process set. */
 static int step(int set, int root, int number, horovod_error_t *err)
 {
     int64_t count = 1, began = horovod_rank() == root ? number : -1;

@@ -3,8 +3,9 @@
  *
  *     horovodrun -np 2 digits
  *
- * Each takes its share of every batch and the gradients are summed over all, so any number of them
- * computes the same. [horovod] marks what makes it distributed: the rest is as for one process.
+ * Each process takes its share of every batch, and the gradients are summed over all. So any number
+ * of processes computes the same result. [horovod] marks the distributed parts; the rest is as for
+ * one process.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -53,7 +54,7 @@ static const struct {
     {"b2", offsetof(struct network, b2), CLASSES},
 };
 
-/* All that a run needs to go on: this is what a checkpoint holds. */
+/* The content of a checkpoint: all data that a run needs to continue. */
 struct state {
     uint64_t magic;
     int64_t epochs_done;
@@ -65,7 +66,7 @@ static struct image_set training, held_back;
 static struct state state = {.magic = MAGIC};
 static struct network gradient;
 
-/* A number from 0 to 1 that depends on nothing but the seed (Marsaglia's xorshift). */
+/* Returns a number from 0 to 1 that depends only on the seed (Marsaglia's xorshift). */
 static float next_random(uint64_t *seed)
 {
     *seed ^= *seed << 13;
@@ -80,7 +81,7 @@ static void fill_random(float *weights, int n_outputs, int n_inputs, uint64_t *s
         weights[i] = (2 * next_random(seed) - 1) * sqrtf(6.0f / (float)n_inputs);
 }
 
-/* The order of the images in an epoch: the same on every process, and after a restart. */
+/* Computes the order of the images in an epoch: the same on every process, and after a restart. */
 static void shuffle(int64_t epoch, int order[MAX_IMAGES])
 {
     uint64_t seed = SEED + (uint64_t)epoch;
@@ -94,7 +95,8 @@ static void shuffle(int64_t epoch, int order[MAX_IMAGES])
     }
 }
 
-/* Runs the network on an image: the loss, and whether it saw the right digit. */
+/* Runs the network on an image; returns the loss, and whether the network recognised the digit in
+ * *is_correct. */
 static float forward(const struct image *image, float hidden[HIDDEN], float chance[CLASSES],
                      int *is_correct)
 {
@@ -124,7 +126,7 @@ static float forward(const struct image *image, float hidden[HIDDEN], float chan
     return -logf(fmaxf(chance[image->digit], 1e-30f));
 }
 
-/* Adds an image's part to the gradient of a batch of that many. */
+/* Adds an image's part to the gradient of a batch of `batch` images. */
 static void backward(const struct image *image, const float hidden[HIDDEN],
                      const float chance[CLASSES], int batch)
 {
@@ -165,7 +167,7 @@ static int failed(const char *what, const horovod_error_t *err)
     return -1;
 }
 
-/* [horovod] Sums the gradient over all processes: the four tensors are under way at once. */
+/* [horovod] Sums the gradient over all processes: submits all four tensors before it waits. */
 static int sum_gradient(void)
 {
     horovod_handle_t handles[N_TENSORS];
@@ -187,7 +189,7 @@ static int sum_gradient(void)
     return 0;
 }
 
-/* [horovod] Adds up what the processes counted. */
+/* [horovod] Adds up the totals of the processes. */
 static int sum_totals(double totals[], int64_t n)
 {
     horovod_error_t err = {0};
@@ -200,7 +202,7 @@ static int sum_totals(double totals[], int64_t n)
     return 0;
 }
 
-/* [horovod] Gives every process what rank 0 has. */
+/* [horovod] Copies the data of rank 0 to every process. */
 static int broadcast(const char *name, void *data, int64_t n, horovod_dtype_t dtype)
 {
     horovod_error_t err = {0};
@@ -213,7 +215,7 @@ static int broadcast(const char *name, void *data, int64_t n, horovod_dtype_t dt
     return 0;
 }
 
-/* Writes all or nothing: whoever reads sees the old file or the new one. */
+/* Replaces the checkpoint atomically: a reader sees the old file or the new one. */
 static int save_checkpoint(const char *dir)
 {
     char path[2048];
@@ -233,7 +235,7 @@ static int save_checkpoint(const char *dir)
     return -1;
 }
 
-/* Reads the checkpoint if there is one; epochs_done is -1 when it cannot be used. */
+/* Reads the checkpoint if there is one; sets epochs_done to -1 if it is unusable. */
 static void load_checkpoint(const char *dir)
 {
     char path[2048];
@@ -255,7 +257,7 @@ static void load_checkpoint(const char *dir)
         fclose(file);
 }
 
-/* Makes the network to start from: the same on all processes. */
+/* Makes the initial network, the same on all processes. */
 static int prepare(const char *checkpoint)
 {
     uint64_t seed = SEED + (uint64_t)horovod_rank();
@@ -332,7 +334,7 @@ static int train(int64_t epochs, int batch, const char *checkpoint)
         if (train_epoch(batch, totals) != 0)
             return -1;
         clock_gettime(CLOCK_MONOTONIC, &end);
-        if (horovod_rank() != 0) /* [horovod] one process speaks and saves */
+        if (horovod_rank() != 0) /* [horovod] one process prints and saves */
             continue;
         printf("digits: epoch %" PRId64 " loss %.6f accuracy %.4f in %.3f s\n", state.epochs_done,
                totals[0] / totals[2], totals[1] / totals[2],
@@ -345,7 +347,7 @@ static int train(int64_t epochs, int batch, const char *checkpoint)
     return 0;
 }
 
-/* A number from 1 to a million; the program ends with 2 when the text is none. */
+/* Returns a number from 1 to a million; ends the program with 2 if the text is none. */
 static int parse_count(const char *flag, const char *text)
 {
     char *end;

@@ -1,5 +1,5 @@
 /*
- * Reads the images that the network learns: plain text, one image a line.
+ * Reads the images for the network: plain text, one image per line.
  */
 #include "examples/digits/images.h"
 

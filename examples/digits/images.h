@@ -22,11 +22,12 @@ struct image_set {
 
 /*
  * Reads lines of 64 pixels from 0 to 16 and the digit, separated by commas, into the two sets,
- * which must be empty. Returns 0, or -1 after saying on stderr what is wrong.
+ * which must be empty. Returns 0, or -1 after a message on stderr.
  */
 int images_load(const char *path, struct image_set *training, struct image_set *held_back);
 
-/* The data beside this program, else where an installation puts it; written to path. */
+/* Returns the path of the data: beside this program, else in the installation. Writes it to path.
+ */
 const char *images_find(char *path, size_t size);
 
 #endif

@@ -3,8 +3,8 @@
     python3 digits.py
     horovodrun -np 2 python3 digits.py
 
-Each rank takes its share of every batch and the gradients are summed over all, so any number of
-ranks computes the same. [horovod] marks what makes it distributed.
+Each rank takes its share of every batch, and the gradients are summed over all. So any number of
+ranks computes the same result. [horovod] marks the distributed parts.
 """
 import argparse
 import csv
@@ -22,7 +22,7 @@ SEED = 20240229
 
 
 def parse_arguments():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description="Trains a small network on handwritten digits.")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=96, help="images a step, of all ranks together")
@@ -32,7 +32,7 @@ def parse_arguments():
 
 
 def load(path):
-    """((images, digits) to train with, the same held back): every fifth image is held back."""
+    """Returns ((images, digits) to train with, the same held back): holds back every fifth image."""
     with open(path, newline="", encoding="ascii") as file:
         rows = torch.tensor([[int(value) for value in row] for row in csv.reader(file)])
     images, digits = rows[:, :64].float() / 16, rows[:, 64]
@@ -41,7 +41,7 @@ def load(path):
 
 
 def train_epoch(epoch, model, optimizer, images, digits, batch):
-    """One pass over the training set: (loss, accuracy) of all ranks."""
+    """Makes one pass over the training set; returns (loss, accuracy) of all ranks."""
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED + epoch))
     totals = torch.zeros(3, dtype=torch.float64)
     for chosen in order.split(batch):
@@ -60,7 +60,7 @@ def train_epoch(epoch, model, optimizer, images, digits, batch):
 
 
 def load_checkpoint(path, model, optimizer):
-    """The number of epochs that the checkpoint has behind it; 0 without one."""
+    """Loads a checkpoint, and returns the number of its epochs; 0 if there is none."""
     if path is None or not path.exists():
         return 0
     saved = torch.load(path, weights_only=True)
@@ -71,7 +71,7 @@ def load_checkpoint(path, model, optimizer):
 
 
 def save_checkpoint(path, epochs_done, model, optimizer):
-    """Writes all or nothing: whoever reads sees the old file or the new one."""
+    """Replaces the checkpoint atomically: a reader sees the old file or the new one."""
     draft = path.with_name(path.name + ".new")
     torch.save({"epochs_done": epochs_done, "model": model.state_dict(),
                 "optimizer": optimizer.state_dict()}, draft)
@@ -79,7 +79,7 @@ def save_checkpoint(path, epochs_done, model, optimizer):
 
 
 def main():
-    """Trains, and tells how many of the held-back images are recognised."""
+    """Trains, and prints the accuracy on the held-back images."""
     arguments = parse_arguments()
     sys.stdout.reconfigure(line_buffering=True)
     (images, digits), held_back = load(arguments.data)
@@ -90,12 +90,12 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), op=hvd.Sum)  # [horovod]
     first = load_checkpoint(arguments.checkpoint, model, optimizer) if hvd.rank() == 0 else None
-    first = hvd.broadcast_object(first, root_rank=0)  # [horovod] begin with what rank 0 has
+    first = hvd.broadcast_object(first, root_rank=0)  # [horovod] begin with the state of rank 0
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     for epoch in range(first, arguments.epochs):
         loss, accuracy = train_epoch(epoch, model, optimizer, images, digits, arguments.batch)
-        if hvd.rank() == 0:  # [horovod] one rank speaks and saves
+        if hvd.rank() == 0:  # [horovod] one rank prints and saves
             print(f"digits: epoch {epoch + 1} loss {loss:.7f} accuracy {accuracy:.4f}")
             if arguments.checkpoint:
                 save_checkpoint(arguments.checkpoint, epoch + 1, model, optimizer)

@@ -1,4 +1,4 @@
-"""The networks of synthetic.py: residual networks for images, and one of many small tensors."""
+"""The networks of synthetic.py: residual networks for images, and one with many small tensors."""
 import torch
 from torch import nn
 
@@ -8,7 +8,7 @@ NAMES = sorted(BLOCKS) + ["many-small"]
 
 
 def make(name):
-    """A network for batches of 3 x 224 x 224 (or smaller) images and 1,000 classes."""
+    """Returns a network for batches of 3 x 224 x 224 (or smaller) images and 1,000 classes."""
     if name == "many-small":
         return ManySmall()
     block = Basic if name in ("resnet18", "resnet34") else Bottleneck
@@ -16,13 +16,13 @@ def make(name):
 
 
 def convolution(n_in, n_out, width, stride=1):
-    """A convolution that keeps the size (but for its stride), normalised."""
+    """Returns a normalised convolution that keeps the size, except for its stride."""
     return nn.Sequential(nn.Conv2d(n_in, n_out, width, stride, padding=width // 2, bias=False),
                          nn.BatchNorm2d(n_out))
 
 
 class Block(nn.Module):
-    """Adds what `body` makes of its input to the input, which is projected where the shapes differ."""
+    """Adds the output of `body` to the input, and projects the input if the shapes differ."""
 
     def __init__(self, body, n_in, n_out, stride):
         super().__init__()
@@ -32,7 +32,7 @@ class Block(nn.Module):
             self.shortcut = convolution(n_in, n_out, 1, stride)
 
     def forward(self, images):
-        """The sum, rectified."""
+        """Returns the rectified sum."""
         return torch.relu(self.body(images) + self.shortcut(images))
 
 
@@ -80,7 +80,7 @@ class ManySmall(nn.Module):
         self.last = nn.Linear(32, 1000)
 
     def forward(self, images):
-        """Each layer adds a little to what it is given."""
+        """Each layer adds a little to its input."""
         hidden = self.first(self.inlet(images).flatten(1))
         for layer in self.layers:
             hidden = hidden + 0.05 * torch.tanh(layer(hidden))

@@ -1,4 +1,4 @@
-"""How many images a second a network trains on, with random images:
+"""Measures how many images a second a network trains on, with random images:
 
     python3 synthetic.py --model resnet18
     horovodrun -np 2 python3 synthetic.py --model resnet50 --batch-size 8
@@ -20,7 +20,7 @@ import models
 
 
 def parse_arguments():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description="Trains a network with random images and tells the speed.")
     parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients in half precision")
     parser.add_argument("--model", default="resnet50", choices=models.NAMES)
@@ -36,14 +36,14 @@ def parse_arguments():
 
 
 def rate_factor(arguments, is_cuda):
-    """What the learning rate is multiplied by: with Adasum, steps do not grow with the ranks."""
+    """Returns the factor of the learning rate: with Adasum, steps do not grow with the ranks."""
     if not arguments.use_adasum:
         return hvd.size()
     return hvd.local_size() if is_cuda and hvd.nccl_built() else 1
 
 
 def with_horovod(arguments, model, is_cuda):
-    """(model, optimizer) of a job of Horovod's."""
+    """Returns (model, optimizer) for Horovod."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * rate_factor(arguments, is_cuda))
     optimizer = hvd.DistributedOptimizer(
         optimizer, named_parameters=model.named_parameters(),
@@ -55,7 +55,7 @@ def with_horovod(arguments, model, is_cuda):
 
 
 def with_ddp(model):
-    """(model, optimizer) of torch's own, over gloo; the ranks find each other by Horovod."""
+    """Returns (model, optimizer) for torch's DistributedDataParallel over gloo; the ranks find each other by Horovod."""
     port = hvd.broadcast_object(free_port() if hvd.rank() == 0 else None)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=hvd.rank(), world_size=hvd.size())
@@ -64,7 +64,7 @@ def with_ddp(model):
 
 
 def free_port():
-    """A port that nobody listens at."""
+    """Returns a port on which no process listens."""
     import socket
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -78,7 +78,7 @@ def say(text):
 
 
 def measure(arguments, step):
-    """Images a second and rank in each iteration."""
+    """Returns the images a second and rank of each iteration."""
     say("Running warmup...")
     for _ in range(arguments.num_warmup_batches):
         step()
@@ -95,7 +95,7 @@ def measure(arguments, step):
 
 
 def main():
-    """Measures, and tells the mean and 1.96 standard deviations."""
+    """Measures, and prints the mean and 1.96 standard deviations."""
     arguments = parse_arguments()
     hvd.init()
     is_cuda = torch.cuda.is_available() and not arguments.no_cuda

@@ -3,10 +3,10 @@
     python3 transformer.py
     horovodrun -np 2 python3 transformer.py
 
-Its language is made up: each word is followed by one of two words, which depend on it alone, so a
-network that has learnt it has a loss of ln 2 = 0.69, and one that knows nothing of ln 512 = 6.24.
-The embeddings have an optimizer of their own: of their gradient only the rows of the words that a
-batch has are sent.
+Its language is made up: one of two words follows each word, and they depend on that word alone. A
+network that has learnt it has a loss of ln 2 = 0.69, an untrained one of ln 512 = 6.24. The
+embeddings have an optimizer of their own, which sends only those rows of their gradient that belong
+to the words of a batch.
 """
 import argparse
 import sys
@@ -22,7 +22,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 def parse_arguments():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description="Trains a small transformer on a made-up language.")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=32, help="texts a step, of all ranks together")
@@ -32,7 +32,7 @@ def parse_arguments():
 
 
 class Transformer(nn.Module):
-    """Words in, for each place the odds of the next word out."""
+    """Computes for each place of a text the odds of the next word."""
 
     def __init__(self):
         super().__init__()
@@ -51,7 +51,7 @@ class Transformer(nn.Module):
 
 
 def make_texts(n, step):
-    """n texts of one word more than the network sees; the same on every rank."""
+    """Returns n texts with one word more than the network sees; the same on every rank."""
     rule = torch.Generator().manual_seed(1)
     followers = torch.randint(WORDS, (WORDS, 2), generator=rule)
     chance = torch.Generator().manual_seed(1000 + step)
@@ -63,7 +63,7 @@ def make_texts(n, step):
 
 
 def make_optimizers(model, is_dense):
-    """One for the embeddings, one for everything else, both over all ranks."""
+    """Returns an optimizer for the embeddings and one for all other parameters, both over all ranks."""
     words = [("words.weight", model.words.weight)]
     others = [(name, p) for name, p in model.named_parameters() if name != "words.weight"]
     make_sparse = torch.optim.Adam if is_dense else torch.optim.SparseAdam
@@ -74,7 +74,7 @@ def make_optimizers(model, is_dense):
 
 
 def train_step(model, optimizers, texts):
-    """One step of all ranks: the mean loss of the batch."""
+    """Makes one step of all ranks; returns the mean loss of the batch."""
     mine = texts.tensor_split(hvd.size())[hvd.rank()]
     output = model(mine[:, :-1])
     loss = functional.cross_entropy(output.flatten(0, 1).float(), mine[:, 1:].flatten(), reduction="sum")
@@ -88,7 +88,7 @@ def train_step(model, optimizers, texts):
 
 
 def main():
-    """Trains, and tells the loss."""
+    """Trains, and prints the loss."""
     arguments = parse_arguments()
     sys.stdout.reconfigure(line_buffering=True)
     hvd.init()
