@@ -1,7 +1,7 @@
 /*
- * The log of the search: a line of CSV a sample, a point, and the best one, and a sentence for the
- * log of the program at the end. Lines are written when they are due, some in a second at most, and
- * at once, so that a file is whole at any time.
+ * The log of the search: a CSV line for each sample, each point and the best point, and at the end
+ * a sentence in the program's log. It writes some lines in a second at most, each at once, so that
+ * the file is always complete.
  */
 #include "worker/autotune/autotune.h"
 
@@ -68,7 +68,7 @@ void hvd_autotune_destroy(struct hvd_autotune *a)
     hvd_free(a);
 }
 
-/* FNV-1a: what stands for a name. */
+/* Returns the FNV-1a hash that stands for a name. */
 static uint64_t id_of(struct hvd_strview name)
 {
     uint64_t id = 14695981039346656037ULL;
@@ -83,7 +83,7 @@ bool hvd_autotune_count(struct hvd_autotune *a, struct hvd_strview name, int64_t
     return !hvd_tuner_is_done(a->tuner) && hvd_tuner_count(a->tuner, id_of(name), bytes);
 }
 
-/* Bytes and seconds are a sample's; other lines have none. */
+/* Writes a line. Only lines of samples have bytes and seconds. */
 static void write_line(struct hvd_autotune *a, const struct hvd_tuner_report *r)
 {
     static const char *const phases[] = {[HVD_TUNER_WARMUP] = "warmup",

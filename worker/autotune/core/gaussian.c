@@ -1,8 +1,8 @@
 /*
- * Gaussian process regression; see gaussian.h. The covariance of what was seen, K + noise^2 I, is
- * factored into L L' (Cholesky) when something was added since; then a belief is two triangular
- * solves. Some dozens of values in two dimensions: a linear algebra library would be a dependency
- * for forty lines, and its blocking pays from hundreds on.
+ * Gaussian process regression; see gaussian.h. After new values, a fit factors their covariance K +
+ * noise^2 I into L L' (Cholesky). A belief is then two triangular solves. There are some dozens of
+ * values in two dimensions: a linear algebra library would be a dependency for forty lines, and its
+ * blocking pays only from hundreds on.
  */
 #include "worker/autotune/core/gaussian.h"
 
@@ -11,11 +11,11 @@
 
 #include "base/mem.h"
 
-#define JITTER 1e-8 /* keeps the factorisation of values at the same place possible */
+#define JITTER 1e-8 /* keeps the factorisation possible for values at the same place */
 
 static const double lengths[] = {0.1, 0.2, 0.35, 0.6, 1.0};
 #define N_LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
-#define N_NOISES 4 /* the noise that was given, half of it, and so on */
+#define N_NOISES 4 /* the given noise, half of it, and so on */
 
 struct hvd_gaussian {
     double noise;
@@ -23,7 +23,7 @@ struct hvd_gaussian {
     double at[HVD_GAUSSIAN_MAX][HVD_GAUSSIAN_DIMS];
     double values[HVD_GAUSSIAN_MAX];
 
-    /* the fit, of the values so far */
+    /* the fit to the values so far */
     bool is_fitted;
     double mean;
     double deviation;
@@ -71,7 +71,7 @@ static double kernel(const double *a, const double *b, double length)
     return exp(-distance / (2 * length * length));
 }
 
-/* Mean and deviation of the values; values that are all the same have deviation 1. */
+/* Computes mean and deviation of the values; the deviation of equal values is 1. */
 static void normalise(struct hvd_gaussian *g)
 {
     double sum = 0;
@@ -101,7 +101,7 @@ static void factorise(struct hvd_gaussian *g)
     }
 }
 
-/* L x = b in place. */
+/* Solves L x = b in place. */
 static void solve_lower(const struct hvd_gaussian *g, double *x)
 {
     for (int i = 0; i < g->n; i++) {
@@ -111,7 +111,7 @@ static void solve_lower(const struct hvd_gaussian *g, double *x)
     }
 }
 
-/* L' x = b in place. */
+/* Solves L' x = b in place. */
 static void solve_upper(const struct hvd_gaussian *g, double *x)
 {
     for (int i = g->n - 1; i >= 0; i--) {
@@ -121,8 +121,8 @@ static void solve_upper(const struct hvd_gaussian *g, double *x)
     }
 }
 
-/* Fits with that length and noise; returns the logarithm of how likely the values are then, but for
- * a constant. */
+/* Fits with that length and noise. Returns the logarithm of the values' likelihood, up to a
+ * constant. */
 static double fit_with(struct hvd_gaussian *g, double length, double noise)
 {
     double likelihood = 0;
@@ -139,7 +139,7 @@ static double fit_with(struct hvd_gaussian *g, double length, double noise)
     return likelihood;
 }
 
-/* Mean and deviation, scaled. */
+/* Returns the belief at a place, with scaled mean and deviation. */
 static struct hvd_belief believe_scaled(struct hvd_gaussian *g, const double *at)
 {
     struct hvd_belief belief = {.mean = 0};

@@ -1,6 +1,6 @@
 /*
  * The search for settings; see tuner.h. Pure: no clock, no thread. Settings are points of the unit
- * square, logarithmically; a setting that is fixed has the same coordinate always.
+ * square, on logarithmic scales. A fixed setting always has the same coordinate.
  */
 #include "worker/autotune/core/tuner.h"
 
@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "worker/autotune/core/gaussian.h"
 
-#define N_NAMES 4096 /* tensors whose coming is counted */
-#define GRID 33      /* places a side where the improvement is computed */
+#define N_NAMES 4096 /* tensors that are counted by name */
+#define GRID 33      /* grid points per side at which the improvement is computed */
 #define MARGIN 0.01
 
 enum { FUSION, CYCLE };
@@ -30,7 +30,7 @@ struct hvd_tuner {
     uint32_t n_points; /* measured */
     double scores[HVD_TUNER_SAMPLES_PER_POINT];
     uint32_t n_scores;
-    uint32_t n_warm; /* samples thrown away */
+    uint32_t n_warm; /* samples discarded */
     bool is_done;
 
     /* the sample */
@@ -52,7 +52,7 @@ static double from_unit(double x, double min, double max)
     return min * exp(x * log(max / min));
 }
 
-/* The place of the settings at the start. */
+/* Sets the point of the initial settings. */
 static void choose_start(struct hvd_tuner *t)
 {
     t->now = t->options.start;
@@ -60,7 +60,7 @@ static void choose_start(struct hvd_tuner *t)
     t->at[CYCLE] = to_unit(t->now.cycle_us, HVD_TUNER_CYCLE_MIN_US, HVD_TUNER_CYCLE_MAX_US);
 }
 
-/* Runs with the settings of a place from now on. */
+/* Uses the settings of a point from now on. */
 static void go_to(struct hvd_tuner *t, const double at[HVD_GAUSSIAN_DIMS])
 {
     t->now = t->options.start;
@@ -121,7 +121,7 @@ bool hvd_tuner_count(struct hvd_tuner *t, uint64_t id, int64_t bytes)
     if (seen->id == 0)
         seen->id = id ? id : 1;
     if (seen->id != (id ? id : 1))
-        return false; /* another tensor has the place: others are counted */
+        return false; /* another tensor has the slot: count only that one */
     return ++seen->n >= t->options.steps_per_sample;
 }
 
@@ -134,7 +134,7 @@ static int median_order(const double *scores, uint32_t n, double value)
     return below;
 }
 
-/* The value that as many are below as above; n is odd. */
+/* Returns the median of n values; n is odd. */
 static double median(const double *scores, uint32_t n)
 {
     double best = scores[0];
@@ -151,7 +151,7 @@ static double median(const double *scores, uint32_t n)
     return best;
 }
 
-/* How often a place was measured. */
+/* Counts how often a point was measured. */
 static int count_at(const struct hvd_tuner *t, const double at[HVD_GAUSSIAN_DIMS])
 {
     int n = 0;
@@ -161,7 +161,7 @@ static int count_at(const struct hvd_tuner *t, const double at[HVD_GAUSSIAN_DIMS
     return n;
 }
 
-/* Where the most is to be expected; nowhere more often than twice. */
+/* Chooses the point with the largest expected improvement; measures none more than twice. */
 static void choose_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
 {
     static const double first[][HVD_GAUSSIAN_DIMS] = {{0.5, 0.15}, {0.15, 0.5}, {0.9, 0.85}};
@@ -188,7 +188,7 @@ static void choose_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
     }
 }
 
-/* A point has all its samples. Returns the number of reports. */
+/* Ends a point that has all its samples. Returns the number of reports. */
 static int end_point(struct hvd_tuner *t, struct hvd_tuner_report *reports)
 {
     const double score = median(t->scores, t->n_scores);
@@ -207,7 +207,7 @@ static int end_point(struct hvd_tuner *t, struct hvd_tuner_report *reports)
     const int best = hvd_gaussian_best(t->model);
     go_to(t, t->points[best]);
     if (best == 0)
-        t->now = t->options.start; /* as it was, not rounded */
+        t->now = t->options.start; /* the original settings, not rounded ones */
     t->is_done = true;
     reports[1] =
         (struct hvd_tuner_report){.phase = HVD_TUNER_BEST,
