@@ -8,7 +8,7 @@
 #include "base/status.h"
 
 /*
- * How far a rank has come. The rank stores it in a page of memory that it shares with the wrapper,
+ * The phase of a rank. The rank stores it in a page of memory that it shares with the wrapper,
  * which horovodrun puts around the rank. The wrapper needs it, because a program that leaves its
  * job without horovod_shutdown may still exit with 0. The variable below holds the page's path in
  * /proc, so that it survives shells between wrapper and rank.

@@ -65,12 +65,12 @@ const char *hvd_status_name(hvd_status_t st);
 /* Prepends "context: " to err->msg (err may be NULL) and evaluates to st. */
 #define HVD_WRAP(err, st, ...) (hvd_err_wrap((err), __VA_ARGS__), (st))
 
-/* What HVD_FAIL calls. Does nothing when err is NULL or holds a failure already. The message holds
- * no control characters, whatever the arguments hold. */
+/* The function behind HVD_FAIL. Does nothing when err is NULL or holds a failure already. Replaces
+ * control characters in the message. */
 void hvd_err_set(struct hvd_err *err, hvd_status_t st, int sys, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* What HVD_WRAP calls. A message too long loses its innermost end, never the context. */
+/* The function behind HVD_WRAP. Cuts a long message at its innermost end, never the context. */
 void hvd_err_wrap(struct hvd_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Clears err, so that it can be used again. err may be NULL. */

@@ -16,10 +16,10 @@ struct hvd_strview {
 /* Returns a view of a terminated string, which must outlive it. */
 struct hvd_strview hvd_strview_of(const char *s);
 
-/* Whether the view holds exactly the string. */
+/* Returns whether the view holds exactly the string. */
 bool hvd_strview_equal(struct hvd_strview view, const char *s);
 
-/* Whether both views hold the same text. */
+/* Returns whether both views hold the same text. */
 bool hvd_strview_same(struct hvd_strview a, struct hvd_strview b);
 
 /*
@@ -39,13 +39,13 @@ struct hvd_strview hvd_strview_trim(struct hvd_strview view);
 hvd_status_t hvd_str_parse_int64(struct hvd_strview text, const int64_t range_min_max[2],
                                  int64_t *out, struct hvd_err *err);
 
-/* Whether s (may be NULL) starts with the prefix. */
+/* Returns whether s (may be NULL) starts with the prefix. */
 bool hvd_str_has_prefix(const char *s, const char *prefix);
 
-/* Whether s (may be NULL) ends with the suffix. */
+/* Returns whether s (may be NULL) ends with the suffix. */
 bool hvd_str_has_suffix(const char *s, const char *suffix);
 
-/* Whether both are NULL or both hold the same text. */
+/* Returns whether both are NULL or both hold the same text. */
 bool hvd_str_equal(const char *a, const char *b);
 
 /*
