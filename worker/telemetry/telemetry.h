@@ -107,7 +107,8 @@ struct hvd_trace_slots {
  * One thread at a time. */
 void hvd_telemetry_record_slots(struct hvd_telemetry *w, const struct hvd_trace_slots *seen);
 
-/* Records for the timeline which tensor a slot stands for. One thread at a time. */
+/* Records for the timeline which tensor a slot stands for. Requires a timeline. One thread at a
+ * time. */
 void hvd_telemetry_record_slot(struct hvd_telemetry *w, uint32_t set, uint32_t index,
                                const struct hvd_request *request);
 

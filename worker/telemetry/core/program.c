@@ -1,7 +1,7 @@
 /*
- * The name of a program without its arguments. The kernel knows the executable's path. The process
- * may have overwritten its own arguments with a title. So only a Python script or module is taken
- * from them, from the place where Python itself looks for it.
+ * The name of a program without its arguments. The kernel provides the executable's path. The
+ * process may have overwritten its own arguments with a title. So only a Python script or module is
+ * taken from them, from the place where Python itself looks for it.
  */
 #include "worker/telemetry/core/program.h"
 
