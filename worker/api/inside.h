@@ -10,8 +10,8 @@ void hvd_inside_enter(void);
 /* Ends the use of them. */
 void hvd_inside_exit(void);
 
-/* Waits for the threads that were inside at the call, since they may hold pointers that were
- * replaced before it. The caller must not be inside. */
+/* Waits until the threads that were inside at the call have left, since they may hold pointers that
+ * were replaced before it. The caller must not be inside. */
 void hvd_inside_drain(void);
 
 #endif
