@@ -126,6 +126,43 @@ def what_fails_before_it_is_submitted_is_told_as_well():
     the_job_goes_on()
 
 
+class Unreadable(torch.Tensor):
+    """A tensor that nothing can be asked of."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        raise KeyError("an unreadable tensor")
+
+
+@check
+def what_an_argument_raises_of_any_kind_is_an_error_on_the_others():
+    good = torch.ones(4)
+    unreadable = torch.ones(4).as_subclass(Unreadable)
+    for call in ("allreduce", "allreduce_", "allreduce_async", "allreduce_async_"):
+        function = getattr(hvd, call)
+        for bad, words in ((lambda f=function: f(good, name="any", prescale_factor=10**400), "too large"),
+                           (lambda f=function: f(good.untyped_storage(), name="any"), "UntypedStorage"),
+                           (lambda f=function: f(unreadable, name="any"), "an unreadable tensor")):
+            only_the_last_refuses(words, "allreduce.any", bad, lambda f=function, c=call: done(c, f(good.clone(), name="any")))
+    for call in ("broadcast", "broadcast_", "broadcast_async", "broadcast_async_"):
+        function = getattr(hvd, call)
+        for bad, words in ((lambda f=function: f(good, 2**80, name="any"), "too large"),
+                           (lambda f=function: f(unreadable, 0, name="any"), "an unreadable tensor")):
+            only_the_last_refuses(words, "broadcast.any", bad, lambda f=function, c=call: done(c, f(good.clone(), 0, name="any")))
+    only_the_last_refuses("an unreadable tensor", "allgather.any", lambda: hvd.allgather(unreadable, name="any"),
+                          lambda: hvd.allgather(good, name="any"))
+    the_job_goes_on()
+
+
+@check
+def a_group_of_arrays_is_refused_before_it_is_submitted():
+    tensors = [torch.ones(2), torch.ones(3)]
+    only_the_last_refuses("Tensor type array.array is not supported", "grouped_allgather.arrays",
+                          lambda: hvd.grouped_allgather([array.array("f", [1.0]), tensors[1]], name="arrays"),
+                          lambda: hvd.grouped_allgather(tensors, name="arrays"))
+    the_job_goes_on()
+
+
 @check
 def a_tensor_of_rows_is_a_group_of_its_rows():
     rows = torch.stack([mine(), 2 * mine()])

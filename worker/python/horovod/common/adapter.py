@@ -77,7 +77,9 @@ class Adapter:
 
     # --- Results. None: returned unchanged
 
-    return_to = None  # (tensor, result) -> the result of synchronize for a result in host memory: it, or a function (outputs)
+    # (tensor, result) -> what synchronize returns for `result`, memory that the runtime has not filled yet when this is called: either
+    # `result` itself, or a function (outputs) that the operations call once it is filled, and that returns the tensor.
+    return_to = None
     sequence = tuple  # the type in which the results of a group are returned
 
     def from_outputs(self, outputs, likes):
@@ -88,7 +90,8 @@ class Adapter:
 
     # Allocate memory for the results of a group, whose tensors Python then submits unchecked. If the extension refuses them, they
     # pass through dense(). None: all groups do.
-    rooms_for = None  # (tensors)
+    rooms_for = None  # (tensors); needs tensor_type
+    tensor_type = object  # the class of the framework's tensors
     rows_for_all = None  # (tensors, process_set)
 
     def all_dense(self, tensors):

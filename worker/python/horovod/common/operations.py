@@ -29,8 +29,8 @@ _allreduce, _broadcast = _core.allreduce, _core.broadcast  # one lookup instead 
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(HorovodBasics)
 
-# The exceptions by which the extension rejects arguments
-REFUSALS = (TypeError, ValueError, RuntimeError, BufferError)
+# What a call may raise before its tensor is submitted: also what an argument of any kind raises when it is read
+REFUSALS = (Exception,)
 NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # Adapter.written raises them for foreign objects
 
 
@@ -77,6 +77,7 @@ class Operations:
         self._from_output, self._from_outputs = adapter.from_output, adapter.from_outputs
         self._return_to, self._write_back, self._written = adapter.return_to, adapter.write_back, adapter.written
         self._split_counts, self._exchanged = adapter.split_counts, adapter.exchanged
+        self._tensor_type = adapter.tensor_type
         self._reduction = adapter.reduction or reduction
         self._adapter = adapter  # for the rarely used functions
 
@@ -125,6 +126,10 @@ class Operations:
         except REFUSALS as error:
             self._check_needs_copies(error, tensors)
         return None
+
+    def _are_tensors(self, tensors):
+        """Whether all are of the framework's type. Its functions make the results, which fails for others after the submission."""
+        return all(issubclass(kind, self._tensor_type) for kind in set(map(type, tensors)))
 
     def scatter_error(self, error, op):
         """Returns the exception to raise for an error of a reducescatter, which supports two reductions."""
@@ -341,7 +346,7 @@ class Operations:
         """Submits a grouped allgather; synchronize returns finish(the runtime's outputs)."""
         try:
             handle = None
-            if self._rooms_for is not None:
+            if self._rooms_for is not None and self._are_tensors(tensors):
                 handle = self._as_they_are(_core.grouped_allgather_async, tensors, name, process_set.process_set_id)
             if handle is None:
                 handle = _core.grouped_allgather_async(self._all_dense(tensors), name, process_set.process_set_id)

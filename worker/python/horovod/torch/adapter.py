@@ -301,6 +301,7 @@ class TorchAdapter(Adapter):
     return_to = staticmethod(return_to)
     from_outputs = staticmethod(from_outputs)
     rooms_for = staticmethod(rooms_for)
+    tensor_type = torch.Tensor
     zeros_like = staticmethod(torch.zeros_like)
     unsupported = UnsupportedReduction
     split_counts = staticmethod(split_counts)
