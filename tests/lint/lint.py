@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 
-import prose as prose_of_page
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "lint"))
+import prose as prose_of_page  # noqa: E402  (the path above)
+
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build"))
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod" / "lint"
 CHECKS = {}
