@@ -31,6 +31,7 @@ handle_average_backwards_compatibility = get_average_backwards_compatibility_fun
 
 # What a call may raise before its tensor is submitted: also what an argument of any kind raises when it is read
 REFUSALS = (Exception,)
+TENSOR_TYPES_MAX = 64  # subclasses that are remembered: a program may make them anew each time
 NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # Adapter.written raises them for foreign objects
 
 
@@ -77,7 +78,7 @@ class Operations:
         self._from_output, self._from_outputs = adapter.from_output, adapter.from_outputs
         self._return_to, self._write_back, self._written = adapter.return_to, adapter.write_back, adapter.written
         self._split_counts, self._exchanged = adapter.split_counts, adapter.exchanged
-        self._tensor_type = adapter.tensor_type
+        self._tensor_types = {adapter.tensor_type}  # and subclasses of it that were seen
         self._reduction = adapter.reduction or reduction
         self._adapter = adapter  # for the rarely used functions
 
@@ -129,7 +130,11 @@ class Operations:
 
     def _are_tensors(self, tensors):
         """Whether all are of the framework's type. Its functions make the results, which fails for others after the submission."""
-        return all(issubclass(kind, self._tensor_type) for kind in set(map(type, tensors)))
+        kinds = set(map(type, tensors))
+        are_tensors = all(issubclass(kind, self._adapter.tensor_type) for kind in kinds)
+        if are_tensors and len(self._tensor_types) < TENSOR_TYPES_MAX:
+            self._tensor_types |= kinds
+        return are_tensors
 
     def scatter_error(self, error, op):
         """Returns the exception to raise for an error of a reducescatter, which supports two reductions."""
@@ -346,7 +351,7 @@ class Operations:
         """Submits a grouped allgather; synchronize returns finish(the runtime's outputs)."""
         try:
             handle = None
-            if self._rooms_for is not None and self._are_tensors(tensors):
+            if self._rooms_for is not None and (set(map(type, tensors)) <= self._tensor_types or self._are_tensors(tensors)):
                 handle = self._as_they_are(_core.grouped_allgather_async, tensors, name, process_set.process_set_id)
             if handle is None:
                 handle = _core.grouped_allgather_async(self._all_dense(tensors), name, process_set.process_set_id)
