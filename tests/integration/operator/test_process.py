@@ -90,8 +90,10 @@ class Identity:
         chart = subprocess.run([server.binaries / "helm", "template", "x", ROOT / "charts/horovod", "-n", ns.name,
                                 "--kube-version", "1.34.0"],
                                check=True, stdout=subprocess.PIPE, text=True).stdout
-        wanted = ("ClusterRole", "ClusterRoleBinding", "ServiceAccount")
-        documents = [d for d in yaml.safe_load_all(chart) if d and d["kind"] in wanted]
+        rendered = [d for d in yaml.safe_load_all(chart) if d]
+        documents = [d for d in rendered if d["kind"] in ("ClusterRoleBinding", "ServiceAccount")]
+        bound = {d["roleRef"]["name"] for d in documents if "roleRef" in d}  # other roles are for users
+        documents += [d for d in rendered if d["kind"] == "ClusterRole" and d["metadata"]["name"] in bound]
         self.account, = [d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"]
         for document in documents:  # cluster-wide names of this test's own
             if document["kind"].startswith("ClusterRole"):
