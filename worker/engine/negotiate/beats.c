@@ -255,10 +255,10 @@ static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
     warn(e, out);
 }
 
-static bool is_among(const int *ranks, int n, int rank)
+static bool is_among(const int *numbers, int n, int number)
 {
     for (int i = 0; i < n; i++)
-        if (ranks[i] == rank)
+        if (numbers[i] == number)
             return true;
     return false;
 }
@@ -390,12 +390,8 @@ static bool has_left(const struct hvd_set *set, int position)
 static bool is_silent(const struct hvd_set *set, int position)
 {
     int silent[HVD_SILENT_MAX];
-    const int n = hvd_heartbeat_silent(set->own.heartbeat, -1, silent);
 
-    for (int i = 0; i < n; i++)
-        if (silent[i] == position)
-            return true;
-    return false;
+    return is_among(silent, hvd_heartbeat_silent(set->own.heartbeat, -1, silent), position);
 }
 
 /* Warns once of ranks that have not left although others have: this rank, and leaves that only
