@@ -154,6 +154,33 @@ static uint64_t hash_item(struct hvd_jb *jb, const cJSON *item, uint64_t hash)
     return hash;
 }
 
+/*
+ * The API server adds the definition's defaults to a spec, also to one that was stored without
+ * them, and that suspends no job: a field that holds its default counts as absent.
+ */
+static uint64_t hash_network(struct hvd_jb *jb, const cJSON *network, uint64_t hash)
+{
+    cJSON *root = hvd_jb_root(jb);
+    cJSON *given;
+
+    hvd_jb_copy(jb, root, "network", network);
+    given = (cJSON *)hvd_json_get(root, "network");
+    if (hvd_str_equal(hvd_json_str(given, "hostNames"), "DNS"))
+        cJSON_DeleteItemFromObjectCaseSensitive(given, "hostNames");
+    if (cJSON_IsFalse(hvd_json_get(given, "hostNetwork")))
+        cJSON_DeleteItemFromObjectCaseSensitive(given, "hostNetwork");
+    hash = hash_item(jb, given && given->child ? given : NULL, hash);
+    cJSON_Delete(root);
+    return hash;
+}
+
+static uint64_t hash_slots(struct hvd_jb *jb, const cJSON *spec, uint64_t hash)
+{
+    const bool is_auto = hvd_str_equal(hvd_json_str(spec, "slotsPerWorker"), "auto");
+
+    return hash_item(jb, is_auto ? NULL : hvd_json_get(spec, "slotsPerWorker"), hash);
+}
+
 /* Fields that came later count only where they are used: the hash of older specs must not change.
  */
 static uint64_t hash_later_fields(struct hvd_jb *jb, const cJSON *spec, uint64_t hash)
@@ -163,8 +190,10 @@ static uint64_t hash_later_fields(struct hvd_jb *jb, const cJSON *spec, uint64_t
     const cJSON *group = NULL;
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        if (hvd_json_get(spec, fields[i]))
-            hash = hash_item(jb, hvd_json_get(spec, fields[i]), hvd_hash_text(hash, fields[i]));
+        const cJSON *item = hvd_json_get(spec, fields[i]);
+
+        if (item && !cJSON_IsFalse(item))
+            hash = hash_item(jb, item, hvd_hash_text(hash, fields[i]));
     }
     cJSON_ArrayForEach(group, hvd_json_get(spec, "workerGroups"))
     {
@@ -176,14 +205,16 @@ static uint64_t hash_later_fields(struct hvd_jb *jb, const cJSON *spec, uint64_t
 
 static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SIZE])
 {
-    static const char *const fixed[] = {
-        "image",  "command",         "args",           "env", "resources",
-        "master", "worker.template", "slotsPerWorker", "ssh", "network"};
+    static const char *const fixed[] = {"image",     "command", "args",           "env",
+                                        "resources", "master",  "worker.template"};
     const char *priority = hvd_json_str(spec, "scheduling.priorityClassName");
     uint64_t hash = HVD_HASH_START;
 
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         hash = hash_item(jb, hvd_json_at(spec, fixed[i]), hash);
+    hash = hash_slots(jb, spec, hash);
+    hash = hash_item(jb, hvd_json_get(spec, "ssh"), hash);
+    hash = hash_network(jb, hvd_json_get(spec, "network"), hash);
     if (priority) /* newer than the others: jobs without it keep their hash */
         hash = hvd_hash_text(hash, priority);
     hash = hash_later_fields(jb, spec, hash);

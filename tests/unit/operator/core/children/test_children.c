@@ -297,6 +297,50 @@ static void the_spec_hash_ignores_what_may_change_while_running(void **state)
     assert_string_not_equal(hashes[0], hashes[2]);
 }
 
+static void hash_of(const char *text, char hash[HVD_HASH_SIZE])
+{
+    cJSON *spec = cJSON_Parse(text);
+
+    assert_non_null(spec);
+    assert_int_equal(hvd_children_spec_hash(spec, hash, NULL), HVD_OK);
+    cJSON_Delete(spec);
+}
+
+#define DEFAULTS                                                                                   \
+    ",\"suspend\":false,\"backoffLimit\":0,\"slotsPerWorker\":\"auto\","                           \
+    "\"cleanPodPolicy\":\"Running\",\"runMasterAsWorker\":false"
+#define NETWORK "\"hostNames\":\"DNS\",\"hostNetwork\":false"
+
+/* The API server adds them when it reads a job that was stored without: such a job keeps the hash
+ * that an operator made of it before there were defaults. */
+static void the_spec_hash_ignores_defaults_of_the_definition(void **state)
+{
+    static const char *const specs[][3] = {
+        {"97e27eaae052bd68", "{\"image\":\"a\"}",
+         "{\"image\":\"a\"" DEFAULTS ",\"network\":{" NETWORK "}}"},
+        {"ec360d444a1fc463", "{\"image\":\"a\",\"network\":{\"interfaces\":[\"e\"]}}",
+         "{\"image\":\"a\"" DEFAULTS ",\"network\":{" NETWORK ",\"interfaces\":[\"e\"]}}"},
+        {"e6388d2d814209d9", "{\"image\":\"a\",\"ssh\":{\"port\":3333}}",
+         "{\"image\":\"a\"" DEFAULTS ",\"ssh\":{\"port\":3333},\"network\":{" NETWORK "}}"}};
+    static const char *const others[] = {"{\"image\":\"a\",\"slotsPerWorker\":2}",
+                                         "{\"image\":\"a\",\"runMasterAsWorker\":true}",
+                                         "{\"image\":\"a\",\"network\":{\"hostNames\":\"IP\"}}",
+                                         "{\"image\":\"a\",\"network\":{\"hostNetwork\":true}}"};
+    char hash[HVD_HASH_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        hash_of(specs[i][1], hash);
+        assert_string_equal(hash, specs[i][0]);
+        hash_of(specs[i][2], hash);
+        assert_string_equal(hash, specs[i][0]);
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        hash_of(others[i], hash);
+        assert_string_not_equal(hash, specs[0][0]);
+    }
+}
+
 static void the_secret_holds_the_key_and_names_every_host(void **state)
 {
     const struct hvd_launch_key key = {"PEM\n", "ecdsa-sha2-nistp256 AAAA"};
@@ -393,6 +437,7 @@ int main(void)
         cmocka_unit_test(the_long_form_keeps_what_the_user_wrote),
         cmocka_unit_test(a_worker_with_its_own_command_gets_time_to_start),
         cmocka_unit_test(the_spec_hash_ignores_what_may_change_while_running),
+        cmocka_unit_test(the_spec_hash_ignores_defaults_of_the_definition),
         cmocka_unit_test(the_secret_holds_the_key_and_names_every_host),
         cmocka_unit_test(numbers_of_a_template_reach_the_child_as_they_came),
     };
