@@ -1,5 +1,5 @@
-"""A definition of HorovodJob in the cluster that is not the operator's: one of an older version, whose status lacks fields, and one
-without the status subresource."""
+"""A definition of HorovodJob in the cluster that is not the operator's: one of an older version, whose status lacks fields or whose spec
+lacks defaults, and one without the status subresource."""
 import pytest
 import yaml
 
@@ -23,6 +23,18 @@ def older():
     status = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     for field in LATER_FIELDS:
         del status[field]
+    return found
+
+
+def without_defaults():
+    """That of an older version, of which jobs are stored."""
+    def strip(schema):
+        schema.pop("default", None)
+        for sub in schema.get("properties", {}).values():
+            strip(sub)
+
+    found = definition()
+    strip(found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
     return found
 
 
@@ -104,3 +116,25 @@ def test_a_definition_without_the_status_subresource_is_reported_and_ends_nothin
     writes = server.writes("default")
     assert len(writes) <= MOST_WRITES, writes
     assert len([write for write in writes if write[:1] == ("create",) and write[1] == "jobs/"]) == 1, writes
+
+
+def test_defaults_of_a_newer_definition_change_nothing_of_a_job_that_was_stored_without(server, run):
+    """Neither do they count as a change of the spec, nor as one of what runs when the job is scaled later."""
+    ns = run(without_defaults())
+    master = run_job(ns, worker={"replicas": 2, "minReplicas": 1}, network={"interfaces": ["eth0"]})
+    assert "suspend" not in ns.get("horovodjobs", "digits")["spec"]
+    pods = {pod["metadata"]["uid"] for pod in ns.list("pods")}
+    apply(server, definition())
+    shown = until("the defaults are shown", lambda: (job := ns.get("horovodjobs", "digits")) and "suspend" in job["spec"] and job, LIMIT_S)
+    assert shown["metadata"]["generation"] == 1 and shown["spec"]["suspend"] is False
+    assert shown["spec"]["network"] == {"interfaces": ["eth0"], "hostNames": "DNS", "hostNetwork": False}
+    ns.patch("horovodjobs", "digits", {"spec": {"replicas": 3}}, "scale")
+    ns.start_pods(["digits-worker-2"])
+    until(lambda: f"three workers: {ns.status()}", lambda: ns.status().get("ready") == "3/3", LIMIT_S)
+    for field, value in (("backoffLimit", 1), ("cleanPodPolicy", "All")):
+        ns.patch("horovodjobs", "digits", {"spec": {field: value}})
+    until("the operator has seen that", lambda: ns.status()["observedGeneration"] == 4, LIMIT_S)
+    assert ns.state() == "Running" and ns.master() == master and ns.status()["interruptions"] == 0, ns.status()
+    assert pods < {pod["metadata"]["uid"] for pod in ns.list("pods")}
+    finish(ns, master=master)
+    assert ns.status()["attempts"] == 1

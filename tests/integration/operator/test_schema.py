@@ -7,11 +7,17 @@ import yaml
 
 from conftest import ROOT
 from kubeapi import until
+from test_hosts import TEMPLATE
+from test_manifests import GOOD
 
 sys.path.append(str(ROOT / "tests/lint"))
 import prose  # noqa: E402  (the path above)
 
 SENTENCE_MAX = 25  # words
+
+DEFAULTS = {"suspend": False, "backoffLimit": 0, "cleanPodPolicy": "Running", "slotsPerWorker": "auto", "runMasterAsWorker": False,
+            "network": {"hostNames": "DNS", "hostNetwork": False}}
+LONG = {"master": {"template": TEMPLATE}, "worker": {"replicas": 2, "template": TEMPLATE}}
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +70,29 @@ def test_kubectl_explains_every_field(server, schema):
         shown = explain(path)
         assert shown.returncode == 0, shown.stdout
         assert "FIELDS:" in shown.stdout and "<no description>" not in shown.stdout, shown.stdout
+
+
+def test_the_api_server_shows_the_defaults_and_adds_no_field_of_a_form(server, ns):
+    for name, spec in (("short", GOOD["spec"]), ("long", LONG)):
+        job = {**GOOD, "metadata": {"name": name}, "spec": spec}
+        server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(job))
+        shown = yaml.safe_load(server.kubectl("get", "hvj", name, "-n", ns.name, "-o", "yaml").stdout)
+        print(yaml.safe_dump(shown["spec"]))
+        assert shown["spec"] == {**spec, **DEFAULTS}
+        # Neither is a second apply a change, nor the whole object, as a person edits it.
+        assert "unchanged" in server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(job)).stdout
+        server.kubectl("replace", "-n", ns.name, "-f", "-", text=yaml.safe_dump(shown))
+        assert ns.get("horovodjobs", name)["metadata"]["generation"] == 1
+
+
+def test_a_group_inherits_where_it_has_no_default(server, ns):
+    server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(
+        {**GOOD, "spec": {**GOOD["spec"], "slotsPerWorker": 4, "workerGroups": [{"name": "a", "replicas": 1}]}}))
+    assert ns.get("horovodjobs", "digits")["spec"]["workerGroups"] == [{"name": "a", "replicas": 1}]
+
+
+def test_the_descriptions_name_the_defaults_of_the_schema(schema):
+    found = {path: sub for path, sub in fields(schema["properties"]["spec"]) if "default" in sub and sub.get("type") != "object"}
+    assert len(found) == 7
+    for path, sub in found.items():
+        assert f"y default {str(sub['default']).replace('False', 'false')}" in sub["description"], f"{path}: {sub['description']}"
