@@ -40,6 +40,35 @@ def test_a_wrong_manifest_is_refused_with_its_reason(server, ns, path, value, wo
     assert ns.list("horovodjobs") == []
 
 
+POD = {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+SHORT_NEEDS = "the short form needs image and command; the long form has master.template and worker.template instead"
+LONG_NEEDS = "the long form needs master.template and worker.template; the short form has image and command instead"
+
+
+@pytest.mark.parametrize("spec,mistakes", [
+    ({}, ["spec: Required value: give image and command (short form), or master.template and worker.template (long form)"]),
+    ({"image": "i"}, [f"spec.command: Required value: {SHORT_NEEDS}"]),
+    ({"command": ["c"]}, [f"spec.image: Required value: {SHORT_NEEDS}"]),
+    ({"args": ["a"]}, [f"spec.{field}: Required value: {SHORT_NEEDS}" for field in ("image", "command")]),
+    ({"worker": POD}, [f"spec.master: Required value: {LONG_NEEDS}"]),
+    ({"master": POD}, [f"spec.worker.template: Required value: {LONG_NEEDS}"]),
+    ({"image": "i", "command": ["c"], "master": POD},
+     ["give one form, not both: remove image, command, so that the long form is left, whose containers have such fields, or remove "
+      "master, so that the short form is left"]),
+    ({"master": POD, "worker": POD, "args": ["a"], "env": [{"name": "A"}], "resources": {}},
+     ["not both: remove args, env, resources, so that the long form is left, whose containers have such fields, or remove "
+      "master, worker.template, so that the short form is left"]),
+    ({"image": "i", "worker": POD}, ["not both: remove image, so that"]),
+], ids=lambda value: "-".join(value) or "nothing" if isinstance(value, dict) else "")
+def test_a_job_of_no_form_or_of_two_is_refused_with_one_message_for_each_mistake(server, ns, spec, mistakes):
+    job = {**GOOD, "spec": {**spec, "worker": {"replicas": 1, **spec.get("worker", {})}}}
+    result = server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(job), check=False)
+    assert result.returncode != 0 and all(words in result.stdout for words in mistakes), result.stdout
+    assert len([line for line in result.stdout.splitlines() if ": Required value:" in line or ": Invalid value:" in line]) == \
+        len(mistakes), result.stdout
+    assert ns.list("horovodjobs") == []
+
+
 def test_a_new_job_is_listed_as_pending_before_any_operator_has_seen_it(server, ns):
     server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(GOOD))
     lines = server.kubectl("get", "hvj", "-n", ns.name).stdout.splitlines()
