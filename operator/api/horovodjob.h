@@ -141,6 +141,7 @@ struct hvd_job_status {
     enum hvd_job_state state;
     int32_t workers_desired;
     int32_t workers_ready;
+    int32_t replicas;      /* Ready workers of spec.worker alone: what autoscalers read */
     int32_t hosts;         /* in the published list */
     int32_t attempts;      /* masters started */
     int32_t failures;      /* attempts that failed and count against backoffLimit */

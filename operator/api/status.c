@@ -70,6 +70,7 @@ static const struct field fields[] = {
     {"desired", "workers", NUMBER, AT(workers_desired), HVD_JOB_WORKERS_MAX + 1, 0},
     {"ready", "workers", NUMBER, AT(workers_ready), HVD_JOB_WORKERS_MAX + 1, 0},
     {"state", NULL, STATE, AT(state), 0, 0},
+    {"replicas", NULL, NUMBER, AT(replicas), HVD_JOB_WORKERS_MAX + 1, 0},
     {"hosts", NULL, NUMBER, AT(hosts), HVD_JOB_WORKERS_MAX + 1, 0},
     {"attempts", NULL, NUMBER, AT(attempts), INT32_MAX, 0},
     {"failures", NULL, NUMBER, AT(failures), HVD_JOB_COUNT_MAX, 0},
@@ -581,7 +582,8 @@ void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
     hvd_jb_str(jb, out, "message", headline(status));
     encode_ready(jb, out, job, status);
     hvd_jb_str(jb, out, "image", job->spec.image);
-    hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE);
+    hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker,!%s", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE,
+               HVD_LABEL_GROUP);
     encode_fields(jb, out, fields + N_FIRST, N_FIELDS - N_FIRST, status);
     encode_conditions(jb, out, status);
 }

@@ -216,6 +216,7 @@ static void count_workers(struct hvd_pass *p)
 
     p->next.workers_ready = ready;
     p->next.workers_desired = wanted;
+    p->next.replicas = p->pods.n_ready_of[0];
     if (p->too_long) {
         show_too_long(p);
         return;
@@ -465,6 +466,7 @@ static void show_suspended(struct hvd_pass *p, const char *text)
 
     p->next.workers_ready = (int32_t)p->pods.n_ready;
     p->next.workers_desired = p->job->spec.replicas;
+    p->next.replicas = p->pods.n_ready_of[0];
     hvd_text_format(message, sizeof(message), "%s%s%s", text, is_denied ? "; " : "",
                     is_denied ? denied : "");
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});

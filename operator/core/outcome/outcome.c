@@ -86,7 +86,7 @@ static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth
 
 static void show_removed(struct hvd_pass *p)
 {
-    p->next.workers_ready = 0;
+    p->next.workers_ready = p->next.replicas = 0;
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE,
         (const char *const[2]){HVD_REASON_JOB_FINISHED, HVD_TEXT_REMOVED});
 }
@@ -710,8 +710,10 @@ static void show_cleaning(struct hvd_pass *p)
         hvd_text_format(message, sizeof(message), "the job has finished; %s", denied);
         set(p, HVD_COND_WORKERS_READY, is_kept && was->truth == HVD_TRUE ? HVD_TRUE : HVD_FALSE,
             (const char *const[2]){reason, message});
-        if (!is_kept)
+        if (!is_kept) {
             p->next.workers_ready = (int32_t)p->pods.n_ready;
+            p->next.replicas = p->pods.n_ready_of[0];
+        }
         p->is_urgent = p->is_urgent || !has_told ||
                        (p->next.workers_ready == 0 && p->job->status.workers_ready > 0);
     } else if (has_told) {

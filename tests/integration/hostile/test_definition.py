@@ -8,8 +8,8 @@ from operator_process import ROOT
 from real_server import Operator, Server
 from tenants import LIMIT_S, bystander_on, finish, run_job
 
-LATER_FIELDS = ["failuresInARow", "nextAttemptTime", "attemptLogs", "failureLog", "cleaned", "interruptions", "sshPort", "image",
-                "masterUID"]
+LATER_FIELDS = ["replicas", "failuresInARow", "nextAttemptTime", "attemptLogs", "failureLog", "cleaned", "interruptions", "sshPort",
+                "image", "masterUID"]
 MOST_WRITES = 40  # of a job with two attempts, and a fight
 
 

@@ -215,6 +215,6 @@ def test_the_definition_is_small_enough_for_apply_and_complete():
     version, = yaml.safe_load(text)["spec"]["versions"]
     assert len(text) < 262144 / 4, "kubectl apply keeps a copy in an annotation of at most 256 KiB"
     assert version["subresources"]["scale"] == {"specReplicasPath": ".spec.worker.replicas",
-                                                "statusReplicasPath": ".status.workers.ready",
+                                                "statusReplicasPath": ".status.replicas",
                                                 "labelSelectorPath": ".status.selector"}
     assert [column["name"] for column in version["additionalPrinterColumns"]][:4] == ["State", "Ready", "Attempts", "Age"]

@@ -1,4 +1,6 @@
 """Who is in the host list, in which order, and how it follows a job whose size changes."""
+import urllib.parse
+
 import pytest
 import yaml
 
@@ -48,6 +50,59 @@ def test_a_running_job_grows_and_shrinks_through_the_scale_subresource(ns, opera
     until("one is left", lambda: hosts(ns) == lines([0]))
     until("the others are gone", lambda: ns.workers() == {"digits-worker-0"})
     assert ns.get("jobs", "digits-master")["metadata"]["uid"] == master and ns.state() == "Running"
+
+
+def start_two_groups(ns):
+    """An elastic job with two workers and two of a group, which runs."""
+    ns.apply_job(worker={"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, workerGroups=[{"name": "b", "replicas": 2}])
+    ns.start_pods(["digits-worker-0", "digits-worker-1", "digits-worker-b-0", "digits-worker-b-1"])
+    ns.start_master()
+    ns.wait_state("Running")
+
+
+def scaled(ns, name="digits"):
+    """(replicas wanted, replicas there, pods that the selector finds), as an autoscaler reads them."""
+    shown = ns.api.request("GET", ns.path("horovodjobs", name, "scale"))
+    query = urllib.parse.urlencode({"labelSelector": shown["status"]["selector"]})
+    pods = ns.api.request("GET", f"{ns.path('pods')}?{query}")["items"]
+    return shown["spec"]["replicas"], shown["status"]["replicas"], {pod["metadata"]["name"] for pod in pods}
+
+
+def test_the_scale_subresource_covers_spec_worker_and_no_group(server, ns, operator):
+    start_two_groups(ns)
+    until("the status shows all", lambda: ns.status().get("ready") == "4/4", 40)
+    assert scaled(ns) == (2, 2, {"digits-worker-0", "digits-worker-1"})
+    assert ns.status()["workers"] == {"desired": 4, "ready": 4} and ns.status()["replicas"] == 2
+    server.kubectl("scale", "horovodjob", "digits", "--replicas=3", "-n", ns.name)
+    ns.start_pods(["digits-worker-2"])
+    until(lambda: f"the status follows: {scaled(ns)}", lambda: scaled(ns)[1] == 3, 40)
+    assert scaled(ns) == (3, 3, {f"digits-worker-{i}" for i in range(3)})
+    ns.set_pod("digits-worker-b-1", ready=False)
+    until("the status shows the worker of the group", lambda: ns.status().get("ready") == "4/5", 40)
+    assert scaled(ns)[1] == 3
+    assert [group["replicas"] for group in ns.get("horovodjobs", "digits")["spec"]["workerGroups"]] == [2]
+    ns.end_master(ns.master())
+    ns.wait_state("Succeeded")
+    assert ns.status()["replicas"] == 0 and ns.status()["workers"] == {"desired": 5, "ready": 0}
+
+
+def test_a_horizontal_pod_autoscaler_scales_spec_worker(ns, operator):
+    """Without metrics it enforces its bounds."""
+    start_two_groups(ns)
+    path = f"/apis/autoscaling/v2/namespaces/{ns.name}/horizontalpodautoscalers"
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    ns.api.request("POST", path, {"metadata": {"name": "digits"}, "spec": {
+        "scaleTargetRef": {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "name": "digits"},
+        "minReplicas": 3, "maxReplicas": 4, "metrics": [cpu]}})
+    until("the autoscaler has scaled the job", lambda: ns.get("horovodjobs", "digits")["spec"]["worker"]["replicas"] == 3, 90)
+    ns.start_pods(["digits-worker-2"])
+
+    def status():
+        return ns.api.request("GET", f"{path}/digits").get("status", {})
+    until(lambda: f"it counts the workers: {status()}", lambda: status().get("currentReplicas") == 3, 90)
+    conditions = {c["type"]: (c["status"], c["reason"]) for c in status()["conditions"]}
+    assert conditions["AbleToScale"][0] == "True", conditions
+    assert ns.state() == "Running" and ns.workers() >= {"digits-worker-b-0", "digits-worker-b-1"}
 
 
 def test_every_change_of_the_list_is_told_to_the_master_twice(ns, operator):

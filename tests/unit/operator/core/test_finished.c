@@ -122,7 +122,7 @@ static char *digest(const struct world *w)
                                          "image", "completionTime", "startTime"};
     static const char *const counts[] = {"attempts",      "failures",        "interruptions",
                                          "workers.ready", "workers.desired", "hosts",
-                                         "cleaned"};
+                                         "cleaned",       "replicas"};
     static const char *const types[] = {"Succeeded", "Failed", "Running", "Suspended", "Contested"};
     const cJSON *status = hvd_json_get(world_find(w, "HorovodJob", "digits"), "status");
     char *out = calloc(1, 8192);

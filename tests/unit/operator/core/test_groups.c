@@ -70,6 +70,12 @@ static void each_group_is_a_set_of_its_own(void **state)
     world_fini(&w);
 }
 
+/* What autoscalers read. */
+static int64_t shown_replicas(const struct world *w)
+{
+    return hvd_json_int(world_find(w, "HorovodJob", "digits"), "status.replicas", -1);
+}
+
 static void the_master_waits_for_every_group(void **state)
 {
     struct world w;
@@ -87,9 +93,14 @@ static void the_master_waits_for_every_group(void **state)
     world_settle(&w);
     assert_null(world_find(&w, "Job", "digits-master"));
     assert_string_equal(world_status(&w, "ready"), "2/3");
+    assert_int_equal(shown_replicas(&w), 2);
     set_ready(&w, "digits-worker-big-0", "True");
     world_settle(&w);
     assert_non_null(world_find(&w, "Job", "digits-master"));
+    assert_string_equal(world_status(&w, "ready"), "3/3");
+    assert_int_equal(shown_replicas(&w), 2);
+    assert_string_equal(world_status(&w, "selector"),
+                        "horovod.io/job-name=digits,horovod.io/role=worker,!" HVD_LABEL_GROUP);
     world_fini(&w);
 }
 
