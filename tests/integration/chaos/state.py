@@ -81,7 +81,7 @@ def job_status(status):
         conditions[condition["type"]] = [condition["status"], condition.get("reason"), message]
     status["conditions"] = conditions
     if finished:
-        for key in ("workers", "ready", "observedGeneration", "hosts"):
+        for key in ("workers", "ready", "replicas", "observedGeneration", "hosts"):
             status.pop(key, None)
     return status
 

@@ -132,6 +132,29 @@ def test_the_index_has_every_page():
     assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
 
+def documented(heading):
+    """The fields in the first cells of the tables of a section of docs/horovodjob.md."""
+    text = (ROOT / "docs/horovodjob.md").read_text(encoding="utf-8").split(f"\n{heading}\n")[1]
+    text = re.split(rf"\n#{{1,{heading.count('#')}}} ", text)[0]
+    cells = [line.strip("|").split("|")[0] for line in text.splitlines() if line.startswith("| `")]
+    return {field.split(".")[0] for cell in cells for field in re.findall(r"`([\w.]+)`", cell)}
+
+
+def test_every_field_of_spec_and_status_is_in_the_reference():
+    crd = yaml.safe_load((ROOT / "crds/horovodjobs.yaml").read_text(encoding="utf-8"))
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert set(schema["spec"]["properties"]) <= documented("## Fields")
+    assert set(schema["status"]["properties"]) <= documented("## Status")
+    assert set(schema["status"]["properties"]) - {"conditions"} <= documented("### Status: what is trusted")
+
+
+def test_what_the_operator_remembers_is_named_so_in_the_definition():
+    crd = yaml.safe_load((ROOT / "crds/horovodjobs.yaml").read_text(encoding="utf-8"))
+    status = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    named = {name for name, sub in status.items() if sub["description"].startswith("Memory of the operator - ")}
+    assert named == documented("### The operator's memory")
+
+
 def test_the_jobs_in_the_docs_have_only_fields_of_the_crd():
     crd = yaml.safe_load((ROOT / "crds/horovodjobs.yaml").read_text(encoding="utf-8"))
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
