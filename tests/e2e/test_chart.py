@@ -1,7 +1,7 @@
 """The chart on a real cluster: installed, ready, a job from its values, the operator's own pod."""
 import re
 
-from conftest import wait_for
+from conftest import WORKER_IMAGE, wait_for
 
 
 def test_the_operator_runs_restricted_and_answers_its_probes(cluster):
@@ -26,11 +26,11 @@ def test_helm_test_asks_the_operator_from_a_pod_and_leaves_nothing(cluster):
     assert not cluster.get("service", "-n", "default", "horovod-operator-test")
 
 
-def test_job_values_render_one_job_that_succeeds(cluster, namespace):
+def test_a_spec_in_the_values_renders_one_job_that_succeeds(cluster, namespace):
     cluster.helm("template", "horovod", "charts/horovod")
     rendered = cluster.helm("template", "digits", "charts/horovod", "--namespace", namespace.name, "--show-only",
-                            "templates/job.yaml", "--set", "job.enabled=true,job.worker.number=2",
-                            "--set-json", 'job.command=["digits", "--epochs", "2"]').stdout
+                            "templates/job.yaml", "--set", f"job.enabled=true,job.spec.image={WORKER_IMAGE},job.spec.worker.replicas=2",
+                            "--set-json", 'job.spec.command=["digits", "--epochs", "2"]').stdout
     namespace.kubectl("apply", "-f", "-", stdin=rendered)
     jobs = wait_for("the job of the chart", lambda: namespace.items("horovodjobs"))
     assert len(jobs) == 1

@@ -1,22 +1,21 @@
 """The chart: lint, what it renders, what it refuses and in which words. Installations are tested end to end."""
 import json
+import re
+import shlex
 
 import pytest
+import values_schema
 import yaml
 from conftest import CHART, KUBERNETES, TOP, verbs_of_the_operator
-from crd_schema import CrdSchema
+from job_specs import LONG, SHORT, SMALL, pod
 
-JOB = {"enabled": True, "command": ["python", "train.py"]}
 CRD = TOP / "crds" / "horovodjobs.yaml"
+ONE_FORM = "job.spec needs one of two forms: image and command"
 
 
-def job(**values):
-    return {"job": {**JOB, **values}}
-
-
-@pytest.fixture(scope="module")
-def crd():
-    return CrdSchema(CRD.read_text())
+def job(**fields):
+    """Values of a job with the smallest spec, and the fields in it."""
+    return {"job": {"enabled": True, "spec": {**SMALL, **fields}}}
 
 
 def container_of(deployment):
@@ -169,122 +168,88 @@ def test_a_release_without_the_operator_renders_the_job_alone(render):
     assert set(render({"operator": {"enabled": False}, **job()})) == {"HorovodJob"}
 
 
-def test_the_smallest_job_is_the_short_form(render, crd):
-    manifest = render(job(image="example.org/train:1"))["HorovodJob"]
+ODD = {
+    **SMALL, "command": ["python", "-c", "print('a: b', \"{{c}}\")\nmain()\n", "#x", "- y", "on", "1e3", "007", ""], "suspend": False,
+    "backoffLimit": 0, "ttlSecondsAfterFinished": 31536000, "activeDeadlineSeconds": 2000000}
+NUMBERS = {"worker": {"replicas": 1, "template": pod("worker", n=12345678, f=0.5, b=False, z=None, e={}, l=[])},
+           "master": {"template": pod("master")}}
+
+
+@pytest.mark.parametrize("spec", [SMALL, SHORT, LONG, ODD, NUMBERS], ids=["small", "short form", "long form", "odd", "numbers"])
+def test_a_spec_is_rendered_as_it_is(render, spec):
+    manifest = render({"job": {"enabled": True, "spec": spec}})["HorovodJob"]
     assert manifest["metadata"]["name"] == "horovod" and manifest["metadata"]["namespace"] == "training"
-    assert manifest["spec"] == {"image": "example.org/train:1", "command": ["python", "train.py"],
-                                "worker": {"replicas": 2}, "slotsPerWorker": "auto"}
-    assert crd.errors(manifest) == []
+    assert manifest["apiVersion"] == "horovod.io/v1" and manifest["spec"] == spec
 
 
-@pytest.mark.parametrize("values", [
-    job(args=["--epochs", "3"], env={"A": 1, "B": "x y"}, resources={"limits": {"memory": "1Gi"}}),
-    job(env=[{"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}], slotsPerWorker=4),
-    job(suspend=True, backoffLimit=0, activeDeadlineSeconds=60, ttlSecondsAfterFinished=0, cleanPodPolicy="None",
-        ssh={"port": 2200}, network={"interfaces": ["eth0"]}),
-    job(volumes=[{"name": "d", "emptyDir": {}}], volumeMounts=[{"name": "d", "mountPath": "/d"}],
-        nodeSelector={"a": "b"}, imagePullPolicy="Never", serviceAccountName="s"),
-    {"job": {"enabled": True, "master": {"args": ["mpirun", "-np", "2", "x"], "env": {"M": "1"}},
-             "worker": {"number": 3, "env": {"W": "1"}}}},
-], ids=["words, environment, resources", "secret, slots", "lifecycle", "pods", "master's command line"])
-def test_a_rendered_job_is_one_that_the_crd_allows(render, crd, values):
-    assert crd.errors(render(values)["HorovodJob"]) == []
+def test_the_specs_of_these_tests_have_every_field():
+    assert set(SHORT) | set(LONG) == set(values_schema.spec_of(yaml.safe_load(CRD.read_text()))["properties"])
 
 
-def test_the_crd_would_refuse_a_rendered_job_with_a_wrong_field(render, crd):
-    manifest = render(job())["HorovodJob"]
-    manifest["spec"]["worker"]["number"] = 2
-    assert crd.errors(manifest) != []
+def test_the_schema_of_the_spec_is_that_of_the_crd():
+    text, crd = values_schema.FILE.read_text(), yaml.safe_load(CRD.read_text())
+    assert text == values_schema.generate(text, crd), "type: python3 tests/integration/chart/values_schema.py"
+    worker = values_schema.spec_of(crd)["properties"]["worker"]
+    worker["properties"]["replicas"]["maximum"] += 1
+    assert text != values_schema.generate(text, crd), "a bound that changes would not be noticed"
 
 
-def test_null_and_zero_are_told_apart(render):
-    spec = render(job(ttlSecondsAfterFinished=0, backoffLimit=0))["HorovodJob"]["spec"]
-    assert spec["ttlSecondsAfterFinished"] == 0 and spec["backoffLimit"] == 0
-    assert "activeDeadlineSeconds" not in spec and "cleanPodPolicy" not in spec
-
-
-def test_the_masters_command_line_runs_as_the_old_chart_ran_it(render):
-    line = "mpirun -np 4 --mca btl ^openib python train.py"
-    values = {"job": {"enabled": True, "master": {"args": [line]}, "worker": {"number": 4}}}
-    spec = render(values)["HorovodJob"]["spec"]
-    master = spec["master"]["template"]["spec"]["containers"][0]
-    assert master["name"] == "master" and master["command"] == ["/bin/sh", "-c", line]
-    assert spec["worker"]["replicas"] == 4
-    assert spec["worker"]["template"]["spec"]["containers"][0]["name"] == "worker"
-    assert "command" not in spec["worker"]["template"]["spec"]["containers"][0]
-
-
-def test_master_and_workers_each_get_their_own_environment_after_the_common_one(render):
-    spec = render(job(env={"BOTH": 1}, master={"env": {"M": "m"}}, worker={"env": [{"name": "W", "value": "w"}]})
-                  )["HorovodJob"]["spec"]
-    names = {role: [e["name"] for e in spec[role]["template"]["spec"]["containers"][0]["env"]]
-             for role in ("master", "worker")}
-    assert names == {"master": ["BOTH", "M"], "worker": ["BOTH", "W"]}
-
-
-@pytest.mark.parametrize("values", [
-    {}, {"slotsPerWorker": 4}, {"resources": {"limits": {"nvidia.com/gpu": 2}}},
-    {"workerGroups": [{"name": "a", "replicas": 2, "slotsPerWorker": 5}]},
-    {"runMasterAsWorker": True, "master": {"resources": {"limits": {"nvidia.com/gpu": 2}}}},
-    {"worker": {"number": 3, "minReplicas": 1}}, {"worker": {"number": 7}},
-])
-def test_no_number_of_ranks_is_written_down_that_the_number_of_workers_would_outlive(render, values):
-    """horovodrun without -np starts a rank per slot of the list, which the operator keeps."""
-    spec = render(job(**{"worker": {"number": 3}, "nodeSelector": {"a": "b"}, **values}))["HorovodJob"]["spec"]
-    assert spec["master"]["template"]["spec"]["containers"][0]["command"] == [
-        "horovodrun", "--hostfile", "/etc/horovod/hosts/hostfile", "python", "train.py"]
-
-
-def test_a_worker_template_is_the_whole_worker(render):
-    template = {"spec": {"containers": [{"name": "w", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 4}}}]}}
-    spec = render(job(worker={"number": 3, "template": template}))["HorovodJob"]["spec"]
-    assert spec["worker"] == {"replicas": 3, "template": template}
-    master = spec["master"]["template"]["spec"]["containers"][0]
-    assert master["command"][0] == "horovodrun" and master["image"].startswith("localhost/horovod-worker:")
-
-
-def test_large_numbers_stay_whole(render):
-    spec = render(job(ttlSecondsAfterFinished=31536000, backoffLimit=1000000, env={"N": 12345678, "F": 0.5, "B": True},
-                      scheduling={"scheduleTimeoutSeconds": 2000000}))["HorovodJob"]["spec"]
-    assert (spec["ttlSecondsAfterFinished"], spec["backoffLimit"]) == (31536000, 1000000)
-    assert {e["name"]: e["value"] for e in spec["env"]} == {"N": "12345678", "F": "0.5", "B": "true"}
-    assert spec["scheduling"]["scheduleTimeoutSeconds"] == 2000000
+def test_the_rules_that_the_schema_expresses_are_those_of_the_crd():
+    messages = re.findall(r"^ +message: (.+)$", CRD.read_text(), re.M)
+    assert set(values_schema.RULES) <= set(messages)
 
 
 def test_labels_are_of_the_job_and_of_nothing_else(render):
-    objects = render(job(labels={"kueue.x-k8s.io/queue-name": "a"}, nodeSelector={"a": "b"}))
-    assert objects["HorovodJob"]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a"
+    objects = render({"job": {**job()["job"], "labels": {"kueue.x-k8s.io/queue-name": "a"}, "annotations": {"note": "b"}}})
+    metadata = objects["HorovodJob"]["metadata"]
+    assert (metadata["labels"]["kueue.x-k8s.io/queue-name"], metadata["annotations"]) == ("a", {"note": "b"})
     assert "queue-name" not in json.dumps([objects["HorovodJob"]["spec"], objects["Deployment"]])
 
 
-def test_the_master_takes_no_share_of_the_workers_resources(render):
-    spec = render(job(resources={"limits": {"nvidia.com/gpu": 1}}, nodeSelector={"a": "b"}))["HorovodJob"]["spec"]
-    assert "resources" not in spec["master"]["template"]["spec"]["containers"][0]
+@pytest.mark.parametrize("page", [CHART / "README.md", TOP / "docs" / "coming-from.md"], ids=["README", "coming-from"])
+def test_the_values_that_a_page_shows_render_a_job(render, page):
+    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S)]
+    shown = [values for values in blocks if "job" in values]
+    assert shown
+    for values in shown:
+        assert render(values)["HorovodJob"]["spec"] == values["job"]["spec"]
 
 
-def test_words_with_quotes_and_colons_survive_rendering(render):
-    words = ["python", "-c", "print('a: b', \"{{c}}\")", "#x", "- y", ""]
-    assert render(job(command=words))["HorovodJob"]["spec"]["command"] == words
+def test_the_command_of_the_readme_renders_a_job(helm):
+    text = (CHART / "README.md").read_text().replace("\\\n", " ")
+    words = shlex.split(re.search(r"^helm install digits charts/horovod (.*)", text, re.M).group(1))
+    done = helm("template", "digits", str(CHART), "--kube-version", KUBERNETES, *words)
+    assert done.returncode == 0, done.stderr
+    assert f"name: {re.search('get horovodjob (.*)', text).group(1)}\n" in done.stdout
 
 
 @pytest.mark.parametrize("values, message", [
-    (job(worker={"number": 0}), "at '/job/worker/number': minimum: got 0, want 1"),
-    (job(wrkr={"number": 2}), "additional properties 'wrkr' not allowed"),
-    (job(slotsPerWorker=-1), "at '/job/slotsPerWorker': minimum: got -1, want 1"),
-    (job(name="a" * 60), "at '/job/name': maxLength: got 60, want 45"),
-    (job(name="Upper"), "at '/job/name'"),
-    (job(command="python train.py"), "at '/job/command': got string, want array"),
-    (job(cleanPodPolicy="Some"), "at '/job/cleanPodPolicy'"),
-    (job(ssh={"port": 70000}), "at '/job/ssh/port': maximum"),
+    (job(worker={"replicas": 0}), "at '/job/spec/worker/replicas': minimum: got 0, want 1"),
+    (job(worker={"number": 2}), "additional properties 'number' not allowed"),
+    (job(wrkr={"replicas": 2}), "additional properties 'wrkr' not allowed"),
+    (job(slotsPerWorker=-1), "at '/job/spec/slotsPerWorker': minimum: got -1, want 1"),
+    (job(slotsPerWorker="all"), "at '/job/spec/slotsPerWorker': value must be 'auto'"),
+    (job(command="python train.py"), "at '/job/spec/command': got string, want array"),
+    (job(command=[]), "at '/job/spec/command': minItems: got 0, want 1"),
+    (job(backoffLimit=None), "at '/job/spec/backoffLimit': got null, want integer"),
+    (job(cleanPodPolicy="Some"), "at '/job/spec/cleanPodPolicy'"),
+    (job(ssh={"port": 70000}), "at '/job/spec/ssh/port': maximum"),
+    (job(resources={"limits": {"cpu": "a lot"}}), "at '/job/spec/resources/limits/cpu'"),
     (job(failurePolicy={"rules": [{"action": "Fail", "onDisruption": True, "onExitCodes": {"operator": "In", "values": [1]}}]}),
-     "at '/job/failurePolicy/rules/0'"),
+     "at '/job/spec/failurePolicy/rules/0'"),
     (job(workerGroups=[{"name": "a"}]), "missing property 'replicas'"),
-    (job(master={"template": {"spec": {}}}), "job.master.template is the whole master; unset job.command"),
-    ({"job": {"enabled": True, "master": {"template": {"spec": {}}, "env": {"A": 1}, "resources": {"limits": {"cpu": 1}}}}},
-     "job.master.template is the whole master; unset job.master.env, job.master.resources"),
-    (job(worker={"template": {"spec": {}}}, resources={"limits": {"cpu": 1}}), "unset job.worker.env and job.resources"),
-    ({"job": {"enabled": True, "image": "i", "volumes": [{"name": "v"}], "master": {"template": {"spec": {}}},
-              "worker": {"template": {"spec": {}}}}}, "are whole pods; unset job.image, job.volumes"),
+    ({"job": {"spec": {**LONG, "master": {}}}}, "at '/job/spec/master': missing property 'template'"),
+    ({"job": {"enabled": True, "spec": {"image": "i", "command": ["x"]}}}, "at '/job/spec': missing property 'worker'"),
+    ({"job": {"enabled": True, "command": ["x"]}}, "additional properties 'command' not allowed"),
+    ({"job": {"enabled": True}}, ONE_FORM),
+    (job(master=LONG["master"]), ONE_FORM),
+    (job(worker=LONG["worker"]), ONE_FORM),
+    ({"job": {"enabled": True, "spec": {**LONG, "args": []}}}, ONE_FORM),
+    *(({"job": {"enabled": True, "spec": {key: value for key, value in spec.items() if key != lacking}}}, ONE_FORM)
+      for spec, lacking in ((SHORT, "image"), (SHORT, "command"), (LONG, "master"))),
+    ({"job": {"enabled": True, "spec": {**LONG, "worker": {"replicas": 3}}}}, ONE_FORM),
+    ({"job": {"enabled": True, "name": "a" * 60, "spec": SMALL}}, "at '/job/name': maxLength: got 60, want 45"),
+    ({"job": {"enabled": True, "name": "Upper", "spec": SMALL}}, "at '/job/name'"),
     ({"operator": {"logLevel": "loud"}}, "'error', 'warn', 'info', 'debug'"),
     ({"operator": {"replicas": 2}}, "set operator.leaderElection.enabled=true"),
     ({"operator": {"updateStrategy": "RollingUpdate"}}, "set operator.leaderElection.enabled=true"),
@@ -299,9 +264,6 @@ def test_words_with_quotes_and_colons_survive_rendering(render):
     ({"operator": {"securityContext": "restricted"}}, "at '/operator/securityContext': got string, want object"),
     ({"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
     ({"worker": {"number": 3}}, "additional properties 'worker' not allowed"),
-    ({"job": {"enabled": True}}, "set job.command (for example [python, train.py]) or job.master.args"),
-    (job(master={"args": ["x"]}), "job.command and job.master.args are both set"),
-    ({"job": {"enabled": True, "master": {"args": ["x"]}, "args": ["y"]}}, "job.args without job.command"),
 ])
 def test_wrong_values_are_refused_in_words_that_name_the_value(template, values, message):
     done = template(values)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import CHART, TOP
+from job_specs import SMALL
 
 sys.path.append(str(TOP / "tests/fake"))
 from fake import Fake, Operator  # noqa: E402  (the path above)
@@ -48,7 +49,7 @@ def test_a_pod_of_the_operators_image_asks_through_a_service(hooks, render, valu
 
 
 def test_a_release_without_an_operator_has_nothing_to_test(template):
-    done = template({"operator": {"enabled": False}, "job": {"enabled": True, "command": ["digits"]}}, words=[])
+    done = template({"operator": {"enabled": False}, "job": {"enabled": True, "spec": SMALL}}, words=[])
     assert done.returncode == 0 and NAME not in done.stdout
 
 

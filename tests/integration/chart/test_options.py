@@ -160,8 +160,8 @@ def test_every_flag_of_the_operator_can_be_set_by_values(render_all, known_flags
     assert used == known_flags - {"--kubeconfig"}  # in a pod that is the service account
 
 
-def test_the_readme_tells_every_value_of_the_operator():
+@pytest.mark.parametrize("section", ["operator", "job"])
+def test_the_readme_has_every_value(section):
     text = (CHART / "README.md").read_text()
-    values = yaml.safe_load((CHART / "values.yaml").read_text())["operator"]
-    for name in values:
-        assert f"`operator.{name}" in text, name
+    for name in yaml.safe_load((CHART / "values.yaml").read_text())[section]:
+        assert f"`{section}.{name}" in text, name

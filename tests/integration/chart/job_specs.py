@@ -1,19 +1,16 @@
-"""Values below job. that together set every field of a HorovodJob's spec, in its two forms.
-
-Whoever adds a field to the CRD adds it to the chart, and here: test_job_values.py compares the three.
-"""
+"""Specs of HorovodJobs for the value job.spec: the smallest one, and two that together set every field, in the two forms."""
 
 
 def pod(name, **container):
     return {"spec": {"containers": [{"name": name, "image": "example.org/train:1", **container}]}}
 
 
+SMALL = {"image": "example.org/train:1", "command": ["python", "train.py"], "worker": {"replicas": 2}}
+
 GROUP = {"name": "big", "replicas": 1, "slotsPerWorker": 4}
 
 COMMON = {
-    "enabled": True,
-    "name": "every",
-    "worker": {"number": 3, "minReplicas": 2, "maxReplicas": 8},
+    "worker": {"replicas": 3, "minReplicas": 2, "maxReplicas": 8},
     "runMasterAsWorker": True,
     "topologyKeys": ["topology.kubernetes.io/zone", "example.com/rack"],
     "slotsPerWorker": 2,
@@ -47,6 +44,3 @@ LONG = {
     "master": {"template": {"metadata": {"annotations": {"note": "b"}}, **pod("master", command=["horovodrun", "x"])}},
     "workerGroups": [{**GROUP, "template": {"metadata": {"labels": {"team": "a"}}, **pod("worker")}}],
 }
-
-# Composed of single values instead of templates.
-COMPOSED = {**SHORT, "nodeSelector": {"disk": "ssd"}, "master": {"env": {"ROLE": "master"}}}
