@@ -1,12 +1,12 @@
 /*
- * Bounds a status that was read. The operator's memory between passes is the status, so what it
- * holds is believed, within bounds: none of it makes a job wait for ever, or longer than the
+ * Bounds the fields of a status that was read. The status is the operator's only memory between
+ * passes, so the operator trusts it within bounds. No value makes a job wait longer than the
  * operator itself would have made it wait, and no number overflows. Pure.
  */
 #include "operator/api/horovodjob.h"
 
-#define SKEW_S 60        /* by which the clocks of operators and API servers may differ */
-#define RETRY_MAX_S 3600 /* the longest wait between attempts is shorter */
+#define SKEW_S 60        /* by so much the clocks of operators and API servers may differ */
+#define RETRY_MAX_S 3600 /* every wait between attempts is shorter */
 
 static int32_t at_most(int32_t value, int32_t max)
 {
@@ -24,7 +24,7 @@ static void bound_counts(struct hvd_job_status *status)
         status->worker_failure.attempt = 0;
 }
 
-/* A time of the job's life, 0 for none: not before its creation, not in the future. */
+/* Limits a time of the job's life (0: none) to the span from its creation to now. */
 static int64_t bound_time(int64_t time_s, int64_t created_s, int64_t now_s)
 {
     if (time_s == 0)
@@ -44,14 +44,14 @@ static void bound_times(struct hvd_job_status *status, int64_t created_s, int64_
     for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
         struct hvd_condition *condition = &status->conditions[i];
 
-        /* The definition requires one. */
+        /* The definition requires lastTransitionTime. */
         if (condition->truth != HVD_ABSENT && condition->since_s == 0)
             condition->since_s = now_s;
         condition->since_s = bound_time(condition->since_s, created_s, now_s);
     }
 }
 
-/* The condition is what counts, of two the worse one. */
+/* The conditions decide the state; if both are true, Failed wins. */
 static void bound_end(struct hvd_job_status *status)
 {
     const bool has_failed = status->conditions[HVD_COND_FAILED].truth == HVD_TRUE;

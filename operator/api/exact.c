@@ -1,7 +1,7 @@
 /*
- * Compares a status that was read with what would be written of it, and keeps the conditions of
- * others. The first finds what decoding passes over: a text for people that was forged, a number
- * out of range, a time that is none. Pure.
+ * Compares a status that was read with the one that the operator would write from it, and keeps the
+ * conditions of other writers. The comparison finds what decoding ignores: a forged message, a
+ * number out of range, a malformed time. Pure.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ static bool is_other(const cJSON *item)
     return type && !hvd_status_is_own_condition(type);
 }
 
-/* The array of the first of others' conditions, at most n of them. */
+/* The array of the first n conditions of other writers, or of fewer. */
 static cJSON *collect_others(struct hvd_jb *jb, const cJSON *status, int n)
 {
     cJSON *root = hvd_jb_root(jb);
@@ -65,7 +65,7 @@ hvd_status_t hvd_exact_keep_others(const cJSON *status, char **out)
     return HVD_OK;
 }
 
-/* Whether what was found is what would be written there, or nothing. */
+/* Whether the value found equals the value that would be written, or is absent. */
 static bool is_same(const cJSON *found, const cJSON *written)
 {
     const cJSON *member = NULL;
@@ -100,7 +100,7 @@ static const cJSON *find_condition(const cJSON *list, const char *type, int *n)
     return found;
 }
 
-/* Whether each condition of ours stands there once, as it would be written. */
+/* Whether each of the operator's conditions occurs once, as the operator would write it. */
 static bool are_conditions_same(const cJSON *found, const cJSON *written)
 {
     const cJSON *item = NULL;

@@ -1,5 +1,5 @@
 /*
- * The finalizers of an object as one text, in which they are shown and looked for. Pure.
+ * Joins the finalizers of an object into one text, which messages show and code searches. Pure.
  */
 #include "operator/api/finalizers.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* The garbage collector's own, which it sets and removes. */
+/* The garbage collector's own finalizer, which it sets and removes. */
 #define HVD_FINALIZER_FOREGROUND "foregroundDeletion"
 #define HVD_FINALIZER_ORPHAN "orphan"
 

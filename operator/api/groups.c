@@ -1,6 +1,6 @@
 /*
- * Decodes who is in the host list: spec.worker and spec.workerGroups with their sizes and slots,
- * the master where it runs ranks too, names or addresses, and the keys of the rank order. Pure.
+ * Decodes the members of the host list: spec.worker and spec.workerGroups with their sizes and
+ * slots, the master if it runs ranks too, names or addresses, and the keys of the rank order. Pure.
  */
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static int64_t given_slots(const cJSON *holder, const char *before, struct hvd_w
     return 1;
 }
 
-/* What auto stands for: the GPUs of the container in that template (NULL: of the short form). */
+/* The value of auto: the GPUs of the container in that template (NULL: of the short form). */
 static int64_t automatic_slots(const cJSON *spec, const cJSON *template, const char *role)
 {
     const cJSON *holder = template ? hvd_spec_role_container(template, role) : spec;

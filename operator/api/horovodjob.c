@@ -1,6 +1,6 @@
 /*
- * Decodes a HorovodJob: metadata here, spec.c and status.c the rest. Pure. A decoded job owns all
- * of its strings and nothing of the API object it came from.
+ * Decodes a HorovodJob: this file its metadata, spec.c and status.c the rest. Pure. A decoded job
+ * owns all of its strings and keeps nothing of the API object.
  */
 #include "operator/api/horovodjob.h"
 
@@ -47,7 +47,7 @@ static hvd_status_t decode_meta(const cJSON *object, struct hvd_job *job, struct
     return HVD_OK;
 }
 
-/* Whether what could not be read of the object is of its status. */
+/* Whether the unreadable part of the object is its status. */
 static bool is_status_unread(const cJSON *object)
 {
     const char *trouble = hvd_object_trouble(object);
@@ -55,7 +55,7 @@ static bool is_status_unread(const cJSON *object)
     return trouble && hvd_str_has_prefix(trouble, "status");
 }
 
-/* A job of which a part could not be read is not run by the rest of it. */
+/* Marks a job as invalid if a part of it could not be read: the operator never runs the rest. */
 static hvd_status_t refuse_unread(const cJSON *object, struct hvd_job *job, struct hvd_err *err)
 {
     const char *trouble = hvd_object_trouble(object);
@@ -69,7 +69,8 @@ static hvd_status_t refuse_unread(const cJSON *object, struct hvd_job *job, stru
     return HVD_OK;
 }
 
-/* A status that is too large ends no job, and is written again; a job that has ended stays so. */
+/* Marks a status that could not be read for rewriting; the job goes on. A finished job stays
+ * finished: its missing condition is set again. */
 static hvd_status_t replace_unread(struct hvd_job_status *status)
 {
     static const char text[] = "the condition was not readable and is written again";
@@ -118,7 +119,7 @@ bool hvd_job_is_idle(const struct hvd_job *job)
 
 #define TEXTS_MAX (10 + HVD_JOB_GROUPS_MAX + HVD_STATUS_TEXTS_MAX)
 
-/* Where the strings of the job stand; how many they are. */
+/* Collects the places of the job's strings; returns their number. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
 {
     char **const texts[] = {&job->namespace,          &job->name,       &job->uid,

@@ -1,7 +1,7 @@
 /*
- * Reading and building JSON on top of cJSON, whose allocator is routed to base/mem. Reading treats
- * what is absent and what has another type alike. Building carries one sticky failure, and never
- * leaves a node without an owner: what cannot be attached is deleted on the spot.
+ * Reads and builds JSON with cJSON, whose allocator is base/mem. Readers treat an absent value like
+ * one of another type. Builders share one sticky failure and never leave a node without an owner: a
+ * node that cannot be attached is freed at once.
  */
 #include "operator/api/json.h"
 
@@ -24,8 +24,8 @@
 #define BLOCK_MIN ((size_t)32 * 1024)
 #define BLOCK_MAX ((size_t)256 * 1024)
 
-/* The memory of the one tree that hvd_json_read made: pieces cut off blocks, freed all at once but
- * for the first, in which most documents have room. */
+/* The memory of the one tree that hvd_json_read made: pieces of blocks, which are freed together.
+ * Most documents fit into the first block, which stays. */
 struct block {
     struct block *next;
     size_t size; /* of pieces */
@@ -36,9 +36,9 @@ struct block {
 static struct {
     struct block *blocks;
     cJSON *doc;
-    bool is_hooked;  /* cJSON's memory comes from here */
-    bool is_reading; /* whatever is allocated now is of the tree */
-    bool has_failed; /* memory was short */
+    bool is_hooked;  /* cJSON allocates from here */
+    bool is_reading; /* every allocation now belongs to the tree */
+    bool has_failed; /* an allocation failed */
 } tree;
 
 static union {
@@ -117,17 +117,17 @@ void hvd_json_use_base_memory(void)
 /* ---- the character NUL ---- */
 
 /*
- * A JSON string may hold NUL, as \u0000, and a C string ends there. Each one is read as U+FFFD, so
- * that no text is cut and no two keys become one, and the nodes above it are marked. Between the
- * text and the tree three bytes stand for it that are no UTF-8: a U+FFFD of the text itself marks
- * nothing.
+ * A JSON string may hold NUL, as \u0000, where a C string ends. The reader replaces each NUL by
+ * U+FFFD and marks the nodes above it, so that no text is cut and no two keys become equal. Between
+ * the text and the tree, three bytes that are invalid UTF-8 stand for it: a U+FFFD of the text
+ * itself marks nothing.
  */
 #define NUL_ESCAPE "\\u0000"
 #define NUL_BYTES "\xE0\x80\x80"
 #define REPLACEMENT "\xEF\xBF\xBD"
-#define HAS_NUL (1 << 16) /* of cJSON.type, of which cJSON uses the lowest ten bits */
+#define HAS_NUL (1 << 16) /* of cJSON.type; cJSON itself uses the lowest ten bits */
 
-/* Whether the escape that begins at the backslash is one: an even number of them stands before. */
+/* Whether the backslash begins an escape: the number of backslashes before it is even. */
 static bool is_escape(const char *text, const char *backslash)
 {
     const char *back = backslash;
@@ -169,7 +169,8 @@ static bool restore(char *text)
     return is_found;
 }
 
-/* Puts U+FFFD for NUL_BYTES, and marks what holds them; recurses no deeper than cJSON does. */
+/* Replaces NUL_BYTES by U+FFFD and marks the nodes that held them. Recurses no deeper than
+ * cJSON. */
 static bool mark_nuls(cJSON *item)
 {
     const bool is_in_key = restore(item->string);
@@ -200,7 +201,7 @@ static const cJSON *marked_child(const cJSON *item, size_t *index)
     return NULL;
 }
 
-/* Appends the child's place in its parent; false if there is no room, and path is as it was. */
+/* Appends the child's place in its parent. False, with path unchanged, if there is no room. */
 static bool append_place(const cJSON *child, size_t index, char *path, size_t size)
 {
     size_t len = strlen(path);
@@ -237,7 +238,7 @@ static cJSON *parse_nuls(struct hvd_strview text)
     cJSON *doc = NULL;
     char *copy;
 
-    if (!text.len || !memchr(text.data, '\\', text.len) || /* most have no escape at all */
+    if (!text.len || !memchr(text.data, '\\', text.len) || /* most texts have no escape */
         !memmem(text.data, text.len, NUL_ESCAPE, strlen(NUL_ESCAPE)))
         return cJSON_ParseWithLength(text.data, text.len);
     copy = json_malloc(text.len);
@@ -249,7 +250,7 @@ static cJSON *parse_nuls(struct hvd_strview text)
     return doc;
 }
 
-/* Frees it unless it is of the tree, whose blocks go as a whole. */
+/* Frees the document unless it is the tree, whose blocks are freed together. */
 static void forget(cJSON *doc)
 {
     if (!tree.is_reading)
@@ -263,7 +264,7 @@ static cJSON *parse(struct hvd_strview text)
     char *copy;
 
     if (text.len && memchr(text.data, '\0', text.len))
-        return NULL; /* cJSON would take it for a blank, or for the end of a string */
+        return NULL; /* cJSON would read NUL as a blank, or as the end of a string */
     if (!hvd_numbers_measure(text, &room))
         return NULL;
     if (room == 0)
@@ -331,7 +332,7 @@ const cJSON *hvd_json_get(const cJSON *object, const char *key)
     return cJSON_IsObject(object) ? cJSON_GetObjectItemCaseSensitive(object, key) : NULL;
 }
 
-/* Most keys differ in their first bytes: a call would cost more than the loop. */
+/* A loop, because most keys differ in their first bytes and a call would cost more. */
 static bool is_key(const char *text, const char *key, size_t len)
 {
     size_t i = 0;
@@ -373,7 +374,7 @@ const char *hvd_json_str(const cJSON *object, const char *path)
     return cJSON_GetStringValue((cJSON *)hvd_json_at(object, path));
 }
 
-/* A whole number that is written as one; what is beyond 2^53 counts as that. */
+/* A whole number without fraction and exponent; beyond 2^53 the result is 2^53. */
 static bool read_integer(const char *text, int64_t *out)
 {
     char *end;
@@ -411,7 +412,7 @@ bool hvd_json_true(const cJSON *object, const char *path)
     return cJSON_IsTrue(hvd_json_at(object, path));
 }
 
-/* Attaches item (NULL: out of memory) to parent; takes it over in every case. */
+/* Attaches item (NULL: out of memory) to parent; takes ownership in every case. */
 static cJSON *attach(struct hvd_jb *jb, cJSON *parent, const char *key, cJSON *item)
 {
     bool ok = false;
@@ -432,7 +433,7 @@ static cJSON *attach(struct hvd_jb *jb, cJSON *parent, const char *key, cJSON *i
     return item;
 }
 
-/* Replaces what stands under the key, so that setting twice does not make two members. */
+/* Replaces the value of the key, so that no object has the key twice. */
 static cJSON *put(struct hvd_jb *jb, cJSON *parent, const char *key, cJSON *item)
 {
     if (key)

@@ -10,43 +10,45 @@
 #include "base/str.h"
 
 /*
- * Reading and building JSON with cJSON. Reading never fails: what is absent or of another type is
- * NULL or the fallback. One thread at a time, as cJSON's allocator hooks are global.
+ * Reads and builds JSON with cJSON. Readers never fail: they return NULL or the fallback for an
+ * absent value and for one of another type. One thread at a time, as cJSON's allocator hooks are
+ * global.
  */
 
 /* Makes cJSON allocate through base/mem. Call once, before any other use of cJSON. */
 void hvd_json_use_base_memory(void);
 
 /*
- * Parses a document that is read and soon dropped. Its tree lies in a few blocks, not in one for
- * each node: that is quicker, and leaves no holes between what stays. While one is there a second
- * one is parsed as usual, and so is every one before hvd_json_use_base_memory. The tree must not be
- * changed, and goes by hvd_json_drop alone. The character NUL in a key or a text is read as U+FFFD
- * and remembered. A number that a double does not hold, or that is written in another way than
- * hvd_print_json would, keeps its text in cJSON.valuestring, also in copies. HVD_ERR_INVALID: no
+ * Parses a document for short use. Its tree lies in a few blocks instead of one per node, which is
+ * faster and does not fragment the heap. Only one such tree exists at a time: a second document is
+ * parsed as usual, and so is every document before hvd_json_use_base_memory. The caller must not
+ * change the tree and frees it with hvd_json_drop only. The character NUL in a key or a text
+ * becomes U+FFFD and is remembered. A number keeps its text in cJSON.valuestring, also in copies,
+ * if a double does not hold it or hvd_print_json would write it differently. HVD_ERR_INVALID: no
  * JSON, or one that nests deeper than cJSON reads; HVD_ERR_NOMEM; *out is untouched then.
  */
 hvd_status_t hvd_json_read(struct hvd_strview text, cJSON **out);
 
-/* Parses a document that may be changed, and kept: the caller's to cJSON_Delete. NULs and numbers
- * are read as by hvd_json_read, and failures are the same. */
+/* Parses a document that the caller may change and keep, and frees with cJSON_Delete. Treats NULs
+ * and numbers as hvd_json_read does, and fails alike. */
 hvd_status_t hvd_json_parse(const char *text, cJSON **out);
 
-/* The compact text of root, the caller's to hvd_free. Numbers that kept their text are printed as
- * they were. NULL: out of memory, or root is NULL. */
+/* Prints root as compact text, which the caller frees with hvd_free. Numbers that kept their text
+ * are printed as that text. NULL: out of memory, or root is NULL. */
 char *hvd_print_json(const cJSON *root);
 
 /*
- * Whether a key or a text at or below item, which is a part of a document that hvd_json_read made,
- * held the character NUL. Appends where the first one is to path, which has size bytes and holds
- * the path of item, as far as there is room: ".args[1]". NULL holds none.
+ * Whether a key or a text at or below item held the character NUL. hvd_json_read made the document
+ * of item. Appends the place of the first NUL to path (".args[1]") as far as there is room; path
+ * has size bytes and holds the path of item. NULL holds none.
  */
 bool hvd_json_find_nul(const cJSON *item, char *path, size_t size);
 
 /* Frees such a document, or any other. NULL is legal. */
 void hvd_json_drop(cJSON *doc);
 
-/* The member called key of an object; NULL if there is none or object is no object (or NULL). */
+/* The member called key of an object; NULL if there is none, or if object is another type or
+ * NULL. */
 const cJSON *hvd_json_get(const cJSON *object, const char *key);
 
 /* Follows a dotted path ("metadata.labels"); keys that hold dots need hvd_json_get. Borrowed. */
@@ -59,7 +61,7 @@ const char *hvd_json_str(const cJSON *object, const char *path);
  * 2^53 counts as 2^53, so that a time of 2^63 - 1 seconds stays a long one. */
 int64_t hvd_json_int(const cJSON *object, const char *path, int64_t fallback);
 
-/* Whether true stands at the path. */
+/* Whether the value at the path is true. */
 bool hvd_json_true(const cJSON *object, const char *path);
 
 /*
@@ -91,8 +93,9 @@ void hvd_jb_fmt(struct hvd_jb *jb, cJSON *parent, const char *key, const char *f
 /* A deep copy of item (NULL does nothing) under parent[key], or appended for a NULL key. */
 void hvd_jb_copy(struct hvd_jb *jb, cJSON *parent, const char *key, const cJSON *item);
 
-/* The object at parent[key], made when it is absent. NULL after a failure, and with jb untouched
- * when something else stands there: the API server will say so better. */
+/* The object at parent[key], created when it is absent. Returns NULL after a failure. Returns NULL,
+ * with jb untouched, also when the key has a value of another type: the API server's error explains
+ * that better. */
 cJSON *hvd_jb_ensure_object(struct hvd_jb *jb, cJSON *parent, const char *key);
 cJSON *hvd_jb_ensure_array(struct hvd_jb *jb, cJSON *parent, const char *key);
 

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-/* The kinds of object that the operator reads or writes, and where they live in the API. */
+/* The kinds of object that the operator reads or writes, with their places in the API. */
 enum hvd_kind {
     HVD_KIND_HOROVODJOB,
     HVD_KIND_SECRET,
@@ -15,7 +15,7 @@ enum hvd_kind {
     HVD_KIND_EVENT,
     HVD_KIND_LEASE,
     HVD_KIND_NODE, /* one at a time, for the rank order */
-    /* At most one of these is used: the group of the gang scheduler that the operator was given. */
+    /* The operator uses at most one of these: the PodGroup of the gang scheduler in its options. */
     HVD_KIND_VOLCANO_PODGROUP,
     HVD_KIND_PLUGINS_PODGROUP,
     HVD_N_KINDS,
@@ -27,13 +27,13 @@ struct hvd_kind_info {
     const char *api_version; /* "apps/v1" */
     const char *root;        /* "/apis/apps/v1": before "/namespaces/NS/RESOURCE" */
     const char *resource;    /* "statefulsets" */
-    const char *verbs; /* what the operator may ask for, "get list": the rights of the chart */
+    const char *verbs;       /* that the operator may use, "get list": the rights in the chart */
 };
 
 /* The row of a kind. Never NULL for a legal kind. */
 const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
 
-/* Whether the operator may ask for that ("delete") of objects of the kind; the status of a
+/* Whether the operator may make that request ("delete") for objects of the kind. The status of a
  * HorovodJob, which it patches, is a resource of its own. */
 bool hvd_kind_allows(enum hvd_kind kind, const char *verb);
 
@@ -43,26 +43,31 @@ bool hvd_kind_allows(enum hvd_kind kind, const char *verb);
 #define HVD_LABEL_GROUP "horovod.io/worker-group"
 #define HVD_MANAGER "horovod-operator" /* value of the label, source of the events */
 
-/* Watches of children and pods select by this: of our labels the one that no other tool writes. */
+/* Selects children and pods in watches: the only one of our labels that no other tool writes. */
 #define HVD_SELECTOR_MANAGED HVD_LABEL_JOB
 
-/* Annotations: the uid of the HorovodJob that a child was made for, which stays when its owner
- * reference is gone; the template that a StatefulSet was made from; which attempt a master's Job
- * is, and how many workers of each group it started with and which (a hash of their uids and
- * restarts, as times have whole seconds); the host list that a master pod was told of, with the
- * stage and the time of the telling. */
+/* Annotations, in this order:
+ * - the uid of the HorovodJob that a child was made for, which stays when the owner reference is
+ *   gone;
+ * - the template that a StatefulSet was made from;
+ * - the attempt of a master's Job, how many workers of each group it started with, and which: a
+ *   hash of their uids and restarts, because times have whole seconds;
+ * - the host list that the operator announced to a master's pod, with the stage and the time. */
 #define HVD_ANNOTATION_JOB_UID "horovod.io/job-uid"
 #define HVD_ANNOTATION_SPEC_HASH "horovod.io/spec-hash"
-#define HVD_ANNOTATION_GENERATION "horovod.io/generation" /* with which a set was started */
+/* Of the HorovodJob when its set was started. */
+#define HVD_ANNOTATION_GENERATION "horovod.io/generation"
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
-#define HVD_ANNOTATION_END "horovod.io/end" /* of a job, while its status cannot be written */
+/* Of a job, while the operator cannot write its status. */
+#define HVD_ANNOTATION_END "horovod.io/end"
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
 #define HVD_ANNOTATION_WORKERS_HASH "horovod.io/workers-hash"
 #define HVD_ANNOTATION_SCALED_DOWN "horovod.io/scaled-down"
-#define HVD_ANNOTATION_CONTAINER "horovod.io/container" /* of a role, if not named after it */
+/* The container of the role, if it is not named after the role. */
+#define HVD_ANNOTATION_CONTAINER "horovod.io/container"
 #define HVD_ANNOTATION_HOSTS "horovod.io/hosts"
 
-/* On workers: spec.topologyKeys, so that a pod tells which of its labels count. */
+/* On workers: spec.topologyKeys, which names the labels that count for the pod. */
 #define HVD_ANNOTATION_TOPOLOGY "horovod.io/topology-keys"
 
 #endif

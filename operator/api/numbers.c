@@ -1,14 +1,14 @@
 /*
- * Finds the numbers of a JSON text that lose something in a double, and carries their text through
- * cJSON's parser. A plain number, of at most 15 digits and without a point, an exponent or a minus
- * before 0, is the same after cJSON has read and printed it; all others are marked. Pure.
+ * Finds the numbers of a JSON text that a double does not hold exactly, and carries their text
+ * through cJSON's parser. A plain number has at most 15 digits and no point, no exponent, and no
+ * minus before 0. cJSON reads and prints it unchanged; this file marks all others. Pure.
  */
 #include "operator/api/numbers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK "\xE0\x80\x81" /* no UTF-8, so that no text of a server holds it */
+#define MARK "\xE0\x80\x81" /* invalid UTF-8, so no text of a server holds it */
 #define MARK_LEN (sizeof(MARK) - 1)
 #define QUOTES 2
 #define PLAIN_DIGITS 15
@@ -60,8 +60,8 @@ bool hvd_numbers_is_number(struct hvd_strview text)
     return at == end;
 }
 
-/* Behind the quote that ends the string which begins before at, or the end: it is the first before
- * which no odd number of backslashes stands. */
+/* Returns the place after the closing quote of the string that began before at, or end. The closing
+ * quote is the first after an even number of backslashes. */
 static const char *skip_string(const char *at, const char *end)
 {
     const char *quote = at, *back;
@@ -84,8 +84,8 @@ static const char *skip_number(const char *at, const char *end)
     return at;
 }
 
-/* The first number from *at on that is not plain, or is none at all; *at is behind it then. False
- * if none is left. */
+/* Finds the first number from *at on that is not plain, or is malformed, and moves *at behind it.
+ * False if there is none. */
 static bool next_number(const char **at, const char *end, struct hvd_strview *out)
 {
     const char *here = *at;

@@ -1,6 +1,6 @@
 /*
- * From the copy of an API object to its document. One object that cannot be parsed must not hide
- * the others, nor itself: what names it is then picked from its copy once more. Pure.
+ * Parses the copy of an API object. An object that cannot be parsed must not hide the others, nor
+ * itself: the parts that identify it are then picked from its copy once more. Pure.
  */
 #include "operator/api/object.h"
 
@@ -20,7 +20,7 @@ static hvd_status_t take_reduced(void *ctx, struct hvd_strview copy, bool is_ite
     return hvd_json_read(copy, &result->doc);
 }
 
-/* Picks the whole text and has take parse its copy. */
+/* Picks the whole text; take parses its copy. */
 static hvd_status_t pick(struct hvd_strview text, const struct hvd_pick_options *options)
 {
     struct hvd_picker picker;

@@ -8,8 +8,8 @@
  *      ^                            v                                          v
  *      +----- AT_COLON <- IN_KEY <- AT_KEY <--- ',' --- AFTER_VALUE <----------+--> AT_END
  *
- * At a limit the copy falls back to where the member in hand began (the unit), and the rest of that
- * member is skipped: an object that is too large or too deep costs no more than one that is not.
+ * At a limit the copy falls back to the beginning of the current member (the unit), and the rest of
+ * that member is skipped: an object that is too large or too deep costs no more than a legal one.
  */
 #include "operator/api/picker.h"
 
@@ -19,12 +19,13 @@
 #include "operator/api/tail.h"
 
 #define KEEP_BYTES ((size_t)64 * 1024) /* of the buffer between two texts */
-#define ROOM_BYTES 65536 /* for what ends values, and for what is around the parts of an object */
+/* For the ends of values, and for the text around the members of an object. */
+#define ROOM_BYTES 65536
 #define TEXT(s) ((struct hvd_strview){s, sizeof(s) - 1})
 
 enum state {
     AT_VALUE,
-    AT_FIRST, /* behind '{' or '[' */
+    AT_FIRST, /* after '{' or '[' */
     AT_KEY,
     IN_KEY,
     AT_COLON,
@@ -58,9 +59,9 @@ static bool is_any(const struct hvd_shape *row)
     return row->name[0] == HVD_SHAPE_ANY[0] && row->name[1] == '\0';
 }
 
-/* ---- what is left out ---- */
+/* ---- leaving out units ---- */
 
-/* Where the unit is: its name, behind that of the member of the object that it is in. */
+/* Sets the path of the unit: its name after the name of the object's member that contains it. */
 static void set_path(struct hvd_picker *p)
 {
     size_t len = 0;
@@ -81,8 +82,8 @@ static void set_path(struct hvd_picker *p)
 }
 
 /*
- * Takes back what the copy has of the unit. What comes of it still is skipped: as many levels are
- * open in it as _depth then says. HVD_INPROGRESS: done; HVD_ERR_TOO_LARGE: there is no unit.
+ * Takes back the unit's bytes from the copy and skips its rest: _depth becomes the number of levels
+ * that are open in it. HVD_INPROGRESS: done; HVD_ERR_TOO_LARGE: there is no unit.
  */
 static hvd_status_t leave_out(struct hvd_picker *p, const char *cause)
 {
@@ -105,7 +106,7 @@ static hvd_status_t leave_out(struct hvd_picker *p, const char *cause)
     return HVD_INPROGRESS;
 }
 
-/* Goes on behind a value, or a part of one, that was left out before it was begun. */
+/* Continues after a value, or a part of one, that was left out before it began. */
 static void skip_on(struct hvd_picker *p)
 {
     p->_parts = NULL;
@@ -113,7 +114,7 @@ static void skip_on(struct hvd_picker *p)
     p->_is_in_string = false;
 }
 
-/* Adds to the copy; HVD_INPROGRESS when the unit was left out instead. */
+/* Appends to the copy. Returns HVD_INPROGRESS if it left out the unit instead. */
 static hvd_status_t emit(struct hvd_picker *p, struct hvd_strview text)
 {
     if (p->_out.len - p->_part_at + text.len > p->_options.max_bytes)
@@ -121,7 +122,7 @@ static hvd_status_t emit(struct hvd_picker *p, struct hvd_strview text)
     return hvd_buf_add(&p->_out, text.data, text.len);
 }
 
-/* The limits do not apply to what ends a value: of that there is little. */
+/* Appends the end of a value, without limits, because ends are short. */
 static hvd_status_t emit_end(struct hvd_picker *p, struct hvd_strview text)
 {
     return hvd_buf_add(&p->_out, text.data, text.len);
@@ -142,10 +143,11 @@ static void cut_tail(struct hvd_picker *p)
     if (!excess)
         return;
     p->_out.len -= excess;
-    memmove(text, text + excess, copy.len - excess); /* with the zero byte */
+    memmove(text, text + excess, copy.len - excess); /* including the zero byte */
 }
 
-/* Adds to a copy of which the end is wanted: it has two such ends and a piece at the most. */
+/* Appends to a string of which only the end is wanted; the copy holds at most two such ends and a
+ * piece. */
 static hvd_status_t emit_tail(struct hvd_picker *p, struct hvd_strview text)
 {
     hvd_status_t st = HVD_OK;
@@ -161,7 +163,7 @@ static hvd_status_t emit_tail(struct hvd_picker *p, struct hvd_strview text)
     return st;
 }
 
-/* Behind the string: to its end the limits apply as to any value. */
+/* Ends a string; the limits apply to its end as to any value. */
 static hvd_status_t end_tail(struct hvd_picker *p)
 {
     p->_is_tail = false;
@@ -169,7 +171,7 @@ static hvd_status_t end_tail(struct hvd_picker *p)
     return emit(p, TEXT(""));
 }
 
-/* Copies what the piece has of a value so far. */
+/* Copies the bytes of the value that are in this piece. */
 static hvd_status_t flush(struct hvd_picker *p)
 {
     const struct hvd_strview text = {p->_from, p->_from ? (size_t)(p->_at - p->_from) : 0};
@@ -180,7 +182,7 @@ static hvd_status_t flush(struct hvd_picker *p)
     return p->_is_tail ? emit_tail(p, text) : emit(p, text);
 }
 
-/* The object says what was left out of it. */
+/* Adds the member that names what was left out of the object. */
 static hvd_status_t emit_trouble(struct hvd_picker *p, bool is_empty)
 {
     char text[512], why[160];
@@ -217,7 +219,7 @@ static hvd_status_t deliver(struct hvd_picker *p, size_t from, bool is_item)
     return p->_options.take(p->_options.ctx, copy, is_item);
 }
 
-/* Whether it is an array of API objects, and whether they are handed on one by one. */
+/* Whether the level is an array of API objects that are handed on one by one. */
 static bool holds_objects(const struct hvd_picker *p, const struct hvd_pick_level *level)
 {
     return level->is_array && level->shape && level->shape == p->_options.object;
@@ -228,7 +230,7 @@ static bool has_items(const struct hvd_picker *p, const struct hvd_pick_level *l
     return p->_options.has_items && holds_objects(p, level);
 }
 
-/* The copy of an item, which is none of what is no object, goes to where items are wanted. */
+/* Hands the copy of an item to take, null in place of a non-object. */
 static hvd_status_t deliver_item(struct hvd_picker *p, size_t from)
 {
     hvd_status_t st = HVD_OK;
@@ -262,8 +264,8 @@ static bool holds_any(struct hvd_strview text, const char *const *parts)
     return *parts != NULL;
 }
 
-/* Whether the rest of the object is wanted, now that its metadata is copied. An error in the place
- * of an object has no uid. */
+/* Decides, with the metadata copied, whether the rest of the object is wanted. An error in the
+ * place of an object has no uid. */
 static void pass_gate(struct hvd_picker *p, struct hvd_pick_level *level)
 {
     const struct hvd_strview copy = {p->_out.data + level->member_at,
@@ -288,7 +290,7 @@ static hvd_status_t end_value(struct hvd_picker *p)
     return HVD_OK;
 }
 
-/* Behind the last byte of a value that is taken as a whole, or of what was left out. */
+/* Ends a value that was taken as a whole, or one that was left out. */
 static hvd_status_t end_whole(struct hvd_picker *p)
 {
     hvd_status_t st = flush(p);
@@ -323,7 +325,7 @@ static hvd_status_t open_level(struct hvd_picker *p, char c)
     hvd_status_t st;
 
     if (above && holds_objects(p, above)) {
-        p->_has_unit = false; /* no object is left out: each has a limit of its own */
+        p->_has_unit = false; /* objects have limits of their own and are never left out */
         p->_part_at = level.at;
     }
     st = emit(p, (struct hvd_strview){&c, 1});
@@ -374,8 +376,8 @@ static hvd_status_t begin_value(struct hvd_picker *p, char c)
     return HVD_OK;
 }
 
-/* Goes behind the quote that ends the string: the first before which no odd number of backslashes
- * stands. False when it is not in this piece. */
+/* Moves behind the closing quote, the first after an even number of backslashes. False when it is
+ * not in this piece. */
 static bool end_string(struct hvd_picker *p)
 {
     const char *first = p->_at, *quote = first, *back;
@@ -411,7 +413,7 @@ static hvd_status_t open_whole(struct hvd_picker *p)
     return depth > HVD_PICK_DEPTH_MAX ? leave_out(p, too_deep) : count_value(p);
 }
 
-/* One byte that counts within a value that is taken as a whole. */
+/* Processes one significant byte within a value that is taken as a whole. */
 static hvd_status_t take_mark(struct hvd_picker *p, char c)
 {
     p->_at++;
@@ -431,7 +433,7 @@ static hvd_status_t take_mark(struct hvd_picker *p, char c)
     }
 }
 
-/* To the next byte that counts outside of strings. */
+/* Moves to the next significant byte outside of strings. */
 static void skip_to_mark(struct hvd_picker *p)
 {
     static const bool is_mark[256] = {
@@ -474,7 +476,7 @@ static hvd_status_t take_scalar(struct hvd_picker *p)
     return at < end ? end_whole(p) : HVD_OK;
 }
 
-/* ---- what is wanted ---- */
+/* ---- wanted members ---- */
 
 static bool is_name(const char *wanted, const struct hvd_picker *p)
 {
@@ -485,7 +487,7 @@ static bool is_name(const char *wanted, const struct hvd_picker *p)
     return i == p->_key_len && !wanted[i];
 }
 
-/* The row for the member whose name was read; NULL when it is not wanted. */
+/* The row for the member whose name was just read; NULL when the member is not wanted. */
 static const struct hvd_shape *find(const struct hvd_picker *p, const struct hvd_shape *row)
 {
     const bool has_name = p->_key_len <= HVD_PICK_KEY_MAX;
@@ -506,7 +508,7 @@ static hvd_status_t emit_name(struct hvd_picker *p, bool is_first)
     return emit(p, (struct hvd_strview){text + skipped, p->_key_len + 4 - skipped});
 }
 
-/* The member whose name was read: its value comes next. */
+/* Prepares for the value of the member whose name was just read. */
 static hvd_status_t begin_member(struct hvd_picker *p)
 {
     struct hvd_pick_level *level = top(p);
@@ -543,7 +545,7 @@ static hvd_status_t begin_member(struct hvd_picker *p)
     return st < 0 ? st : HVD_OK;
 }
 
-/* An element of an array: those that are handed on need no comma. */
+/* Begins an element of an array; elements that are handed on need no comma. */
 static hvd_status_t begin_element(struct hvd_picker *p)
 {
     struct hvd_pick_level *level = top(p);
@@ -558,7 +560,7 @@ static hvd_status_t begin_element(struct hvd_picker *p)
     level->member_at = p->_out.len;
     if (has_items(p, level))
         return HVD_OK;
-    if (holds_objects(p, level)) { /* to them as a whole no limit applies */
+    if (holds_objects(p, level)) { /* no limit applies to such elements as a whole */
         p->_has_unit = false;
         p->_part_at = p->_out.len;
         return was_empty ? HVD_OK : emit_end(p, TEXT(","));
@@ -622,14 +624,14 @@ static hvd_status_t begin_key(struct hvd_picker *p, char c)
     return HVD_OK;
 }
 
-/* Of a name that is too long only that it is. */
+/* Copies a part of a name; of a name that is too long only that fact is kept. */
 static void take_key(struct hvd_picker *p)
 {
     const char *quote = memchr(p->_at, '"', (size_t)(p->_end - p->_at));
     const size_t len = quote ? (size_t)(quote - p->_at) : HVD_PICK_KEY_MAX + 1;
 
     if (!p->_key_len && !p->_is_odd && len <= HVD_PICK_KEY_MAX && (!len || quote[-1] != '\\')) {
-        memcpy(p->_key, p->_at, len); /* all of it, as nearly always */
+        memcpy(p->_key, p->_at, len); /* the whole name, in nearly every case */
         p->_key_len = len;
         p->_at = quote + 1;
         p->_state = AT_COLON;
@@ -731,7 +733,7 @@ hvd_status_t hvd_picker_end(struct hvd_picker *picker)
 void hvd_picker_init(struct hvd_picker *picker, const struct hvd_pick_options *options)
 {
     *picker = (struct hvd_picker){._options = *options};
-    /* Metadata, spec and status, and one of the text around them. */
+    /* Four members: metadata, spec, status, and the text around them. */
     hvd_buf_init(&picker->_out,
                  options->max_total ? options->max_total : 4 * options->max_bytes + ROOM_BYTES);
     hvd_picker_reset(picker);

@@ -1,6 +1,6 @@
 /*
- * Prints JSON as cJSON does, but numbers that kept their text as that text, and whole numbers
- * without an exponent: an integer field of the API server accepts no 1e+15. Pure.
+ * Prints JSON as cJSON does, with two exceptions. Numbers that kept their text are printed as that
+ * text, and whole numbers have no exponent: an integer field of the API server rejects 1e+15. Pure.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static hvd_status_t add_text(struct hvd_buf *out, const char *text)
     return hvd_buf_add(out, text, strlen(text));
 }
 
-/* As one of JSON's short escapes, or by its code. */
+/* Adds one of JSON's short escapes, or the code of the character. */
 static hvd_status_t add_escape(struct hvd_buf *out, char c)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -76,7 +76,7 @@ static hvd_status_t add_number(struct hvd_buf *out, const cJSON *item)
 
 static hvd_status_t add_value(struct hvd_buf *out, const cJSON *item);
 
-/* The members of an object, the elements of an array. */
+/* Adds the members of an object or the elements of an array. */
 static hvd_status_t add_children(struct hvd_buf *out, const cJSON *parent, const char brackets[2])
 {
     hvd_status_t st = hvd_buf_add(out, &brackets[0], 1);

@@ -1,6 +1,6 @@
 /*
- * Times as the API server writes them. Calendar arithmetic on days counted from 1 March of year 0,
- * so that the leap day is the last of its year; it reads no clock and no time zone.
+ * Reads and writes times in the form of the API server. Counts days from 1 March of year 0, so that
+ * the leap day is the last day of its year. Reads no clock and no time zone.
  */
 #include "operator/api/rfc3339.h"
 
@@ -112,7 +112,7 @@ void hvd_rfc3339_format(int64_t seconds, char out[HVD_RFC3339_SIZE])
                         (int)(second / 60 % 60), (int)(second % 60)};
     const char *const separators = "--T::Z";
 
-    if (year < 0 || year > 9999 || second < 0) { /* of what others wrote */
+    if (year < 0 || year > 9999 || second < 0) { /* others may have written the time */
         (void)snprintf(out, HVD_RFC3339_SIZE, "%04d-%02d-%02dT%02d:%02d:%02dZ", year, part[0],
                        part[1], part[2], part[3], part[4]);
         return;

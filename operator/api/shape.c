@@ -1,7 +1,7 @@
 /*
- * What is read of the objects of each kind: by operator/core/observe/observe.c, by the decoder of a
- * HorovodJob, and of an error that comes in an object's place. The rest of their texts, which is
- * most of it (specs of pods, managedFields), is not even parsed. Pure.
+ * The fields of each kind that the operator reads: for operator/core/observe/observe.c, for the
+ * decoder of a HorovodJob, and of an error in the place of an object. The rest of the objects,
+ * which is most of their text (specs of pods, managedFields), is not even parsed. Pure.
  */
 #include "operator/api/shape.h"
 
@@ -11,7 +11,7 @@
 
 /* clang-format off */
 #define ALL NULL
-#define TAIL hvd_shape_tail /* of a text that another writer may make as long as an object */
+#define TAIL hvd_shape_tail /* for texts that another writer may make as long as the object */
 #define END {NULL, NULL}
 #define META(labels)                                                                               \
     {"name", ALL}, {"namespace", ALL}, {"uid", ALL}, {"resourceVersion", ALL},                     \
@@ -64,7 +64,7 @@ static const struct hvd_shape
                   {"completions", ALL}, {"completionMode", TAIL}, {"backoffLimitPerIndex", ALL},
                   {"podFailurePolicy", uid_only}, {"manualSelector", ALL},
                   {"template", template_spec}, END},
-    /* Whether the files of the list are there is of interest, and no byte of them. */
+    /* The operator needs to know only whether the files of the list are there. */
     files_of_ours[] = {{"hostfile", TAIL}, {"hosts", TAIL}, {"discover_hosts.sh", TAIL},
                        {"ssh_config", TAIL}, END},
     init_container[] = {{"name", ALL}, {"restartPolicy", ALL}, END},
@@ -128,8 +128,8 @@ const struct hvd_shape *hvd_shape_reduced(bool has_status)
 
 struct hvd_pick_options hvd_shape_pick(enum hvd_kind kind)
 {
-    /* A child of a job, or one that has lost its owner reference: of all metadata the name alone
-     * cannot be edited. */
+    /* One of these marks a job's child, even without its owner reference: of all metadata only the
+     * name cannot be edited. */
     static const char *const gates[] = {"\"HorovodJob\"",
                                         "\"" HVD_ANNOTATION_JOB_UID "\"",
                                         "\"" HVD_ANNOTATION_SPEC_HASH "\"",

@@ -6,18 +6,20 @@
 #include "operator/api/kind.h"
 #include "operator/api/picker.h"
 
-/* What is read of one object at most. Of a HorovodJob less, because its spec stays in memory. */
+/* The most that is read of one object; less for a HorovodJob, because its spec stays in memory. */
 #define HVD_KIND_JOB_MAX ((size_t)512 * 1024)
 #define HVD_KIND_OBJECT_MAX ((size_t)2 * 1024 * 1024)
 
-/* What is read of an object of the kind. Never NULL for a legal kind. */
+/* The fields that are read of an object of the kind. Never NULL for a legal kind. */
 const struct hvd_shape *hvd_shape_of_kind(enum hvd_kind kind);
 
-/* How such an object is picked from a text that is that object; the caller sets what differs, and
- * take. Of children without a HorovodJob among their owners only the metadata is wanted. */
+/* Options for picking such an object from a text that is that object; the caller changes what
+ * differs, and sets take. Of children without a HorovodJob among their owners only the metadata is
+ * wanted. */
 struct hvd_pick_options hvd_shape_pick(enum hvd_kind kind);
 
-/* What is read of an object whose copy could not be parsed: which one it is, and its status. */
+/* The fields that are read of an object whose copy could not be parsed: its identity and its
+ * status. */
 const struct hvd_shape *hvd_shape_reduced(bool has_status);
 
 #endif

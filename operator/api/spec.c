@@ -1,7 +1,7 @@
 /*
- * Decodes and checks spec. The CRD's schema and rules refuse all of these mistakes at kubectl
- * apply; they are checked again because a cluster may run an older CRD, and because templates are
- * opaque to it. The first mistake found wins; its text says what is allowed. Pure.
+ * Decodes and checks spec. The CRD's schema and rules reject all of these mistakes at kubectl
+ * apply. The operator checks them again, because a cluster may run an older CRD, and because
+ * templates are opaque to it. The first mistake wins; its text names what is allowed. Pure.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -145,7 +145,7 @@ static bool is_foreign(const cJSON *spec)
     return manager && *manager != '\0' && strcmp(manager, HVD_JOB_CONTROLLER) != 0;
 }
 
-/* Whether the workers' pods, of any group, are on their nodes' network. */
+/* Whether the workers' pods, in any group, use their nodes' network. */
 static bool is_host_network(const cJSON *spec)
 {
     const cJSON *group = NULL;
@@ -196,7 +196,7 @@ static void decode_fields(const cJSON *spec, struct hvd_job_spec *out, struct hv
     out->clean_pod_policy = clean_policy(spec, wrong);
 }
 
-/* Environment, arguments and files of a container are C strings. */
+/* Rejects NUL: environment, arguments and files of a container are C strings. */
 static void check_nul(const cJSON *spec, struct hvd_wrong *wrong)
 {
     char path[HVD_WRONG_MAX - 128] = "spec";
@@ -208,8 +208,8 @@ static void check_nul(const cJSON *spec, struct hvd_wrong *wrong)
                           path);
 }
 
-/* The Job controller writes these labels itself and refuses others. That comes when the workers are
- * up, unless it is found here. The name that it would write may stand there. */
+/* Rejects labels that the Job controller writes itself, except with the value that it would write.
+ * Without this check the Job controller would reject them only when the workers are up. */
 static void check_master_labels(const cJSON *spec, const char *name, struct hvd_wrong *wrong)
 {
     static const char *const keys[] = {"controller-uid", "batch.kubernetes.io/controller-uid",
@@ -232,7 +232,7 @@ static void check_master_labels(const cJSON *spec, const char *name, struct hvd_
     }
 }
 
-/* The image of the workers, for people; templates are checked elsewhere. */
+/* The image of the workers, for messages; other code checks the templates. */
 static hvd_status_t decode_image(const cJSON *spec, struct hvd_job_spec *out)
 {
     const cJSON *worker = hvd_spec_role_container(hvd_json_at(spec, "worker.template"), "worker");
@@ -245,7 +245,7 @@ static hvd_status_t decode_image(const cJSON *spec, struct hvd_job_spec *out)
     return out->image ? HVD_OK : HVD_ERR_NOMEM;
 }
 
-/* Who manages the job, if it is not this operator. */
+/* The manager of the job, unless it is this operator. */
 static hvd_status_t decode_manager(const cJSON *spec, struct hvd_job_spec *out)
 {
     const char *manager = hvd_json_str(spec, "managedBy");

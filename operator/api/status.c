@@ -1,7 +1,7 @@
 /*
- * The status of a HorovodJob: decode, copy, compare, set conditions, encode. It is the operator's
- * only memory, so encode and decode are inverse to each other: one table has all fields but the
- * conditions, and a new field is a row of it. Pure.
+ * Decodes, copies, compares and encodes the status of a HorovodJob, and sets conditions. The status
+ * is the operator's only memory, so encode and decode are inverse to each other. One table has all
+ * fields but the conditions; a new field is a new row. Pure.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -41,19 +41,19 @@ static const char *const condition_names[HVD_N_CONDITIONS] = {
 static const char *const truth_names[] = {
     [HVD_ABSENT] = "", [HVD_FALSE] = "False", [HVD_TRUE] = "True", [HVD_UNKNOWN] = "Unknown"};
 
-/* How a field stands in the status that is read and written. */
+/* The forms of a field in the stored status. */
 enum sort {
     STATE,    /* its name */
-    NUMBER,   /* from 0 to max, anything else counts as 0 */
-    POSITIVE, /* the same, and null for 0 */
-    CODE,     /* a number or null, which the bool at has_at tells apart */
+    NUMBER,   /* from 0 to max; any other value counts as 0 */
+    POSITIVE, /* likewise, and null for 0 */
+    CODE,     /* a number or null; the bool at has_at holds which */
     FLAG,     /* true or false */
     TIME,     /* null for 0 */
     TEXT,     /* of at most 1 KiB, owned; null for NULL */
 };
 
 struct field {
-    const char *key;    /* in its object; NULL: it is not written */
+    const char *key;    /* in its object; NULL: the field is not written */
     const char *parent; /* the member that is this object; NULL: the status itself */
     enum sort sort;
     size_t at, size; /* in struct hvd_job_status */
@@ -63,7 +63,7 @@ struct field {
 
 #define AT(member)                                                                                 \
     offsetof(struct hvd_job_status, member), sizeof(((struct hvd_job_status *)NULL)->member)
-#define FAILURE "workerFailure" /* the member is null where there is no message */
+#define FAILURE "workerFailure" /* null if there is no message */
 
 /* In the order of writing. */
 static const struct field fields[] = {
@@ -96,18 +96,18 @@ static const struct field fields[] = {
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-#define N_FIRST 3 /* so many come before what is derived from the status */
+#define N_FIRST 3 /* so many fields precede those that are derived from the status */
 
 _Static_assert(N_FIELDS + (size_t)2 * HVD_N_CONDITIONS <= HVD_STATUS_TEXTS_MAX,
                "each may be a text");
 
-/* Where the field of a status stands. */
+/* The address of a field in a status. */
 static void *member(const struct hvd_job_status *status, size_t at)
 {
     return (char *)status + at;
 }
 
-/* What the field, which is no text, holds. */
+/* The number in the field, which is not a text. */
 static int64_t number_of(const struct hvd_job_status *status, const struct field *field)
 {
     const void *from = member(status, field->at);
@@ -172,9 +172,8 @@ size_t hvd_status_cut(const char *text, size_t max)
     return len;
 }
 
-/* Copies reason and message (NULL: empty), cut at 1 KiB, into the condition, which keeps its old
- * ones on failure.
- */
+/* Copies reason and message (NULL: empty), cut at 1 KiB, into the condition. On failure the
+ * condition keeps its old texts. */
 static hvd_status_t condition_texts(struct hvd_condition *condition, const char *reason,
                                     const char *message)
 {
@@ -263,7 +262,7 @@ bool hvd_status_is_own_condition(const char *type)
     return false;
 }
 
-/* A time since 1970; 0 if none stands there. */
+/* A time since 1970; 0 if there is none. */
 static int64_t time_at(const cJSON *object, const char *path)
 {
     int64_t time_s = hvd_rfc3339_parse(hvd_json_str(object, path));
@@ -271,8 +270,7 @@ static int64_t time_at(const cJSON *object, const char *path)
     return time_s > 0 ? time_s : 0;
 }
 
-/* A number from 0 to max; 0 for anything else, so that one that is counted on is never at the end
- * of its range. */
+/* A number from 0 to max; 0 for any other value. The bound leaves room for counting on. */
 static int64_t number_at(const cJSON *object, const char *path, int64_t max)
 {
     int64_t value = hvd_json_int(object, path, 0);
@@ -342,7 +340,7 @@ static hvd_status_t decode_fields(const cJSON *status, struct hvd_job_status *ou
     if (!out->worker_failure.message)
         out->worker_failure = (struct hvd_worker_failure){0};
     if (out->state == HVD_JOB_PENDING && out->observed_generation == 0)
-        out->state = HVD_JOB_NEW; /* the definition's default: nobody has written a status yet */
+        out->state = HVD_JOB_NEW; /* the definition's default: no status was written yet */
     return st;
 }
 
@@ -449,7 +447,7 @@ static void encode_time(struct hvd_jb *jb, cJSON *parent, const char *key, int64
     hvd_jb_str(jb, parent, key, seconds ? text : NULL);
 }
 
-/* A list is written as a whole: what others have put there has to be in it. */
+/* Adds the conditions of others, because a merge patch replaces a list as a whole. */
 static void encode_others(struct hvd_jb *jb, cJSON *array, const char *others)
 {
     cJSON *list = NULL;
@@ -525,8 +523,8 @@ static void encode_field(struct hvd_jb *jb, cJSON *object, const struct field *f
     }
 }
 
-/* Writes n fields. A member that is an object begins with its first field; the object of no failure
- * is null. */
+/* Writes n fields. A member that is an object begins with its first field. Without a failure the
+ * object is null. */
 static void encode_fields(struct hvd_jb *jb, cJSON *out, const struct field *field, size_t n,
                           const struct hvd_job_status *status)
 {
@@ -543,7 +541,7 @@ static void encode_fields(struct hvd_jb *jb, cJSON *out, const struct field *fie
     }
 }
 
-/* What one line for people says: the message of the condition that decides the state. */
+/* The summary in one line: the message of the condition that decides the state. */
 static const char *headline(const struct hvd_job_status *status)
 {
     static const enum hvd_condition_type order[] = {HVD_COND_FAILED, HVD_COND_SUCCEEDED,
@@ -560,8 +558,8 @@ static const char *headline(const struct hvd_job_status *status)
     return status->conditions[HVD_COND_WORKERS_READY].message;
 }
 
-/* Ready workers of those wanted; workers that are removed because the job has finished are neither,
- * also while something else of it may not be removed. */
+/* Writes the Ready workers and the wanted ones. Workers that are removed after the job's end count
+ * as neither, also while the API server denies other removals. */
 static void encode_ready(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
                          const struct hvd_job_status *status)
 {
@@ -599,9 +597,9 @@ static void encode_cut(struct hvd_jb *jb, cJSON *parent, const char *key, const 
 }
 
 /*
- * One entry of a map, so that a merge patch adds it without the others, which are in the API server
- * alone. Every ended attempt is written once, under its number, so that removing the one that is
- * HVD_ATTEMPT_LOGS older keeps their number.
+ * Writes one entry of a map, so that a merge patch adds it without the others, which only the API
+ * server holds. Every ended attempt is written once, under its number. Each time the entry that is
+ * HVD_ATTEMPT_LOGS older is removed, so their number is constant.
  */
 static void encode_attempt_end(struct hvd_jb *jb, cJSON *out, const struct hvd_attempt_end *end)
 {

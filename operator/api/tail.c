@@ -1,7 +1,6 @@
 /*
- * The end of a JSON string that is too long to keep. Where characters begin is known from the start
- * of the string only, as backslashes escape each other; thus characters are counted off from there.
- * Pure.
+ * Finds the end of a JSON string that is too long to keep. Backslashes escape each other, so only a
+ * scan from the start of the string finds where characters begin. Pure.
  */
 #include "operator/api/tail.h"
 
@@ -18,7 +17,8 @@ static bool is_surrogate(struct hvd_strview text, bool is_second)
            strchr(marks, text.data[3]) != NULL;
 }
 
-/* Bytes of the first character of the text, which is not empty: perhaps more than there are. */
+/* Bytes of the first character of the text, which is not empty. May exceed the length of the
+ * text. */
 static size_t first_len(struct hvd_strview text)
 {
     size_t len = 1;

@@ -1,6 +1,6 @@
 /*
  * The types of a spec's members, as the CRD declares them: a cluster may run an older CRD, or have
- * stored an object under one. A member of another type is an error, and never taken for absent: a
+ * stored an object under one. A member of another type is an error and never counts as absent: a
  * job with suspend: "true" must not start. Members that only pods receive are left to the API
  * server's checks of the pods.
  */
@@ -16,7 +16,7 @@
 
 struct member {
     const char *path; /* below spec; [] stands for each item of an array */
-    const char *what; /* for people */
+    const char *what; /* for messages */
     bool (*is_right)(const cJSON *item);
     const char *values[VALUES_MAX]; /* of a text; none: any */
 };
@@ -153,18 +153,18 @@ static bool is_right(const cJSON *item, const struct member *member)
     return member->values[0] == NULL;
 }
 
-/* A level of a path that is being followed: the member of that name of the level above, or its item
- * of that number. */
+/* A level of a path: the member of that name in the level above, or its item of that index. */
 struct field {
     const struct field *above; /* NULL: spec itself */
     const cJSON *item;
-    const char *rest; /* of the member's path */
+    const char *rest; /* of the member's path, below this level */
     const char *name; /* NULL: an item */
     int len;          /* of the name */
     int number;
 };
 
-/* The path so far, for people: nobody pays for it while all is right. */
+/* Writes the path so far, for messages. Built only after a mistake, so correct specs pay
+ * nothing. */
 static void describe(const struct field *field, char out[PATH_MAX])
 {
     size_t len;
@@ -191,7 +191,7 @@ static void check_items(const struct field *field, const struct member *member,
     int n = 0;
 
     if (!cJSON_IsArray(field->item))
-        return; /* which another row complains about */
+        return; /* another row reports that */
     cJSON_ArrayForEach(item, field->item)
     {
         const struct field next = {
@@ -201,7 +201,7 @@ static void check_items(const struct field *field, const struct member *member,
     }
 }
 
-/* Follows the path; what is absent, or null, is right. */
+/* Follows the path. An absent value, or null, is legal. */
 static void check(const struct field *field, const struct member *member, struct hvd_wrong *wrong)
 {
     const size_t len = strcspn(field->rest, ".[");
@@ -220,7 +220,7 @@ static void check(const struct field *field, const struct member *member, struct
         hvd_spec_complain(wrong, "%s: %s", text, member->what);
         return;
     }
-    memcpy(text, field->rest, len); /* of the table above, where names are short */
+    memcpy(text, field->rest, len); /* from the table above, whose names are short */
     text[len] = '\0';
     next.item = hvd_json_get(field->item, text);
     if (!next.item || cJSON_IsNull(next.item))

@@ -1,5 +1,5 @@
 /*
- * The order of resource versions. Pure.
+ * Compares resource versions. Pure.
  */
 #include "operator/api/version.h"
 

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 
 /*
- * resourceVersion: in every API server a decimal number that grows with each write. Of a text that
- * is none nothing is known.
+ * resourceVersion: in every API server a decimal number that grows with each write. Any other text
+ * cannot be compared.
  */
 
 /* The version as a number; 0 when it is none (NULL is legal). */
