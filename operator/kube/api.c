@@ -1,6 +1,6 @@
 /*
- * What an answer of the API server means. Pure. Foreign codes end here: everything above decides
- * by hvd_status_t alone.
+ * Decides the meaning of an answer of the API server. Pure. Foreign codes end here: everything
+ * above decides by hvd_status_t alone.
  */
 #include "operator/kube/api.h"
 
@@ -49,9 +49,9 @@ const char *hvd_kube_api_describe(const struct hvd_kube_request *request, char *
 }
 
 /*
- * A patch that names the uid or tests a value of an object that was replaced meanwhile is answered
- * with 422 as an invalid one is, not with 409: the cause is metadata.uid, or, of a JSON patch, just
- * that it does not apply.
+ * The API server answers with 422, not 409, when a patch names the uid of a replaced object or
+ * tests a value of it. Only the cause distinguishes that from an invalid patch: metadata.uid, or,
+ * of a JSON patch, that it does not apply.
  */
 static bool is_about_another_object(const cJSON *body)
 {
@@ -68,8 +68,8 @@ static bool is_about_another_object(const cJSON *body)
 }
 
 /*
- * A webhook that denies chooses the code itself, and one that cannot be asked is an internal error
- * of the server: neither says anything about the server or our object.
+ * A webhook that denies a request chooses the code itself, and an unreachable webhook causes an
+ * internal error. Neither is a fact about the server or our object.
  */
 static bool is_of_webhook(const cJSON *body)
 {
@@ -80,11 +80,10 @@ static bool is_of_webhook(const cJSON *body)
 }
 
 /*
- * What stands before the API server answers with these codes, too: a load balancer without a
- * backend, a gateway that does not know the cluster. Only the server's own words are a fact about
- * an object: a Status, and one of 404 names it. Of a path that it does not serve, which is asked
- * for by lists and watches, the server has no Status; nor of a PodGroup that is read or is to go
- * after its definition has gone.
+ * Proxies answer with these codes, too: a load balancer without a backend, a gateway that does not
+ * know the cluster. So only a Status of the server is a fact about an object, and a Status of 404
+ * names that object. There are two exceptions. A list or watch of a path that the server does not
+ * serve has no Status. Nor has the get or delete of a PodGroup whose definition was removed.
  */
 static bool is_of_server(const struct hvd_kube_request *request, long code, const cJSON *body)
 {
@@ -108,8 +107,8 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
              (!*kind || strcmp(kind, hvd_kind_info(path->kind)->resource) == 0)));
 }
 
-/* Whether the body is a Status without a failure in it. Which of its fields are read depends on the
- * kind of the object. */
+/* Whether the body is a Status that reports no failure. The kind of the object decides which fields
+ * were read. */
 static bool is_success(const cJSON *body)
 {
     const cJSON *code = cJSON_GetObjectItemCaseSensitive(body, "code");
@@ -121,8 +120,8 @@ static bool is_success(const cJSON *body)
 }
 
 /*
- * Whether an answer that is a success holds another object than the one that the request names: a
- * proxy or a webhook is wrong. A deletion may be answered with a Status, which names nothing.
+ * Whether a successful answer holds another object than the one that the request names: then a
+ * proxy or a webhook is faulty. The answer to a deletion may be a Status, which names no object.
  */
 static bool is_of_another(const struct hvd_kube_request *request, const cJSON *body)
 {
@@ -142,7 +141,7 @@ static bool is_of_another(const struct hvd_kube_request *request, const cJSON *b
             strcmp(kind, hvd_kind_info(path->kind)->kind) != 0);
 }
 
-/* Such an answer is worth another try, later. */
+/* Refuses such an answer in a way that the caller retries later. */
 static hvd_status_t refuse_another(const struct hvd_kube_request *request, long code,
                                    const cJSON *body, struct hvd_err *err)
 {
@@ -160,7 +159,7 @@ static hvd_status_t refuse_another(const struct hvd_kube_request *request, long 
     return HVD_ERR_UNAVAILABLE;
 }
 
-/* Codes that are believed, so that they have to be the server's. */
+/* Codes that callers act on, so they have to be the server's own. */
 static bool is_fact(long code)
 {
     return code == 400 || code == 403 || code == 404 || code == 409 || code == 410 || code == 422;

@@ -12,8 +12,8 @@
 #include "operator/kube/url.h"
 
 /*
- * The port through which watches and writers talk to the API server. Two kinds stand behind it:
- * the client on libcurl, and the fakes of tests. Everything runs on one thread.
+ * The port through which watches and writers reach the API server. It has two implementations: the
+ * client on libcurl, and the fakes of tests. Everything runs on one thread.
  */
 
 /* The methods of the API, by the verbs that RBAC and the metrics use. */
@@ -41,9 +41,10 @@ const char *hvd_kube_api_verb_method(hvd_verb_t verb);
 /* How a request ended. Everything is borrowed for the call. */
 struct hvd_kube_response {
     hvd_status_t status;
-    long code;                 /* HTTP status; 0 when none came */
-    int64_t retry_after_ms;    /* what the server asked for; 0 when it did not */
-    const cJSON *body;         /* the document; NULL for streams and when it was not JSON */
+    long code;                 /* HTTP status; 0 without an answer */
+    int64_t retry_after_ms;    /* requested by the server; 0: it requested no delay */
+    const cJSON *body;         /* the document; NULL for streams and for bodies that are not
+                                  JSON */
     const struct hvd_err *err; /* names verb, object and the server's own text; NULL when OK */
 };
 
@@ -51,18 +52,18 @@ struct hvd_kube_response {
 typedef void (*hvd_kube_done_fn)(void *ctx, const struct hvd_kube_response *response);
 
 /*
- * Bytes of a stream, as they come. Anything but HVD_OK ends the stream with that status. Must not
- * send or cancel requests.
+ * Takes bytes of a stream as they arrive. A result other than HVD_OK ends the stream with that
+ * status. Must not send or cancel requests.
  */
 typedef hvd_status_t (*hvd_kube_data_fn)(void *ctx, struct hvd_strview bytes);
 
 /*
- * Called once when a good answer has begun, before its first byte: a stream is open from here on.
- * Must not send or cancel requests.
+ * Called once when a successful answer begins, before its first byte: from here on a stream is
+ * open. Must not send or cancel requests.
  */
 typedef void (*hvd_kube_open_fn)(void *ctx);
 
-/* A request; copied by send, nothing of it needs to outlive the call but ctx. */
+/* A request. Send copies it; only ctx must outlive the call. */
 struct hvd_kube_request {
     hvd_verb_t verb;
     struct hvd_url_path path;
@@ -70,13 +71,14 @@ struct hvd_kube_request {
     const char *body;         /* or NULL */
     const char *content_type; /* of the body */
     const char *accept;       /* NULL: application/json */
-    /* What on_done reads of a good answer (pick.h), not copied; NULL: all. For the shape of the
-     * kind its limits apply. Of the objects of a list it is what their kind's shape names. */
+    /* The part of a successful answer that on_done reads (pick.h), not copied; NULL: all. For the
+     * shape of the kind its limits apply. The kind's shape also selects the fields of the objects
+     * in a list. */
     const struct hvd_shape *shape;
-    int64_t timeout_ms;       /* for all of it; 0: the default */
-    bool is_fresh;            /* on a connection of its own: one that is there may be silent */
+    int64_t timeout_ms;       /* for the whole request; 0: the default */
+    bool is_fresh;            /* on a new connection, because an existing one may be dead */
     hvd_kube_open_fn on_open; /* may be NULL */
-    hvd_kube_data_fn on_data; /* NULL: the body is gathered and parsed */
+    hvd_kube_data_fn on_data; /* NULL: the body is collected and parsed */
     hvd_kube_done_fn on_done;
     void *ctx;
 };
@@ -86,22 +88,23 @@ struct hvd_kube_call;
 
 struct hvd_kube_api {
     void *self;
-    /* Sends; *out (may be NULL) is for cancel. On failure on_done is not called. */
+    /* Sends a request; *out (may be NULL) is for cancel. On failure on_done is not called. */
     hvd_status_t (*send)(void *self, const struct hvd_kube_request *request,
                          struct hvd_kube_call **out, struct hvd_err *err);
     /* Drops a request without calling on_done. Not from within on_data. */
     void (*cancel)(void *self, struct hvd_kube_call *call);
-    /* A stream was silent for so long though signs of life were due: what is silent as a whole is
-     * given up, which calls on_done of what is under way. May be NULL. Not from a callback. */
+    /* Reports that a stream was silent for so long though bytes were due. Gives up every connection
+     * that is silent as a whole, and calls on_done for its requests. May be NULL. Not from a
+     * callback. */
     void (*suspect)(void *self, int64_t silent_ms);
 };
 
 /*
- * Turns an HTTP status and the server's Status document (may be NULL) into a status, once and for
- * all, and fills err with "verb resource ns/name: HTTP code: text". A code that would be a fact
- * about an object (400, 403, 404, 409, 410, 422) and comes without a Status, or as a 404 about
- * something else, is HVD_ERR_UNAVAILABLE: something before the server answered. So is a success
- * with another object than the request names.
+ * Converts an HTTP status and the server's Status document (may be NULL) into a status, and fills
+ * err with "verb resource ns/name: HTTP code: text". The codes 400, 403, 404, 409, 410 and 422 are
+ * facts about an object. Without a Status, or as a 404 about another object, they become
+ * HVD_ERR_UNAVAILABLE: a proxy answered. So does a success with another object than the request
+ * names.
  */
 hvd_status_t hvd_kube_api_judge(const struct hvd_kube_request *request, long code,
                                 const cJSON *body, struct hvd_err *err);

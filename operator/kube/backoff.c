@@ -1,7 +1,6 @@
 /*
- * Waiting times between tries: exponential with jitter. Pure: the caller brings the random number,
- * so that tests are exact. A server that says how long to wait (Retry-After) is obeyed by the
- * caller instead.
+ * Waiting times between tries: exponential with jitter. Pure: the caller passes the random number,
+ * so that tests are exact. The caller itself obeys a server's Retry-After.
  */
 #include "operator/kube/backoff.h"
 

@@ -1,7 +1,7 @@
 /*
- * Base64 as Secrets and kubeconfig files use it: the standard alphabet with padding. Pure. Decoding
- * is strict about the alphabet and the padding, because a certificate that was cut short must be an
- * error here and not a TLS failure later.
+ * Base64 as in Secrets and kubeconfig files: the standard alphabet with padding. Pure. The decoder
+ * is strict about alphabet and padding: a certificate that was cut short must be an error here, not
+ * a TLS failure later.
  */
 #include "operator/kube/base64.h"
 

@@ -9,8 +9,8 @@
 hvd_status_t hvd_base64_encode(const void *data, size_t len, struct hvd_buf *out);
 
 /*
- * Appends the bytes that the base64 text stands for to out; white space inside is skipped, padding
- * must be right. HVD_ERR_INVALID for anything else (out may then hold a part), or as hvd_buf_add.
+ * Decodes the base64 text and appends its bytes to out. Skips white space; padding must be right.
+ * HVD_ERR_INVALID for any other text (out may then hold a part), or as hvd_buf_add.
  */
 hvd_status_t hvd_base64_decode(struct hvd_strview text, struct hvd_buf *out);
 

@@ -1,7 +1,7 @@
 /*
  * The API client: every request and every watch stream is an easy handle on one libcurl multi
- * handle, which puts them on one HTTP/2 connection. One thread steps it; on_done runs outside
- * libcurl and may send further requests, on_data runs inside it and may not. A call lives on the
+ * handle, which puts them on one HTTP/2 connection. One thread steps it. on_done runs outside
+ * libcurl and may send further requests; on_data runs inside it and may not. A call stays on the
  * client's list from send until its on_done has returned, or until cancel.
  */
 #include <stdio.h>
@@ -16,27 +16,28 @@
 #include "operator/kube/client_internal.h"
 #include "operator/kube/httpdate.h"
 
-/* Of an answer of which all is read: a Lease. */
+/* For an answer that is read whole: a Lease. */
 #define BODY_MAX ((size_t)2 * 1024 * 1024)
-/* Of what is read of a list that is gathered: events, or the pods of a job. */
+/* For the fields read of a list that is collected: events, or the pods of a job. */
 #define LIST_MAX ((size_t)64 * 1024 * 1024)
 #define ERROR_BODY_MAX ((size_t)256 * 1024)
-#define COPY_MAX (LIST_MAX + BODY_MAX) /* no less than a picker makes */
+#define COPY_MAX (LIST_MAX + BODY_MAX) /* at least what a picker makes */
 #define DEFAULT_TIMEOUT_MS 30000
 #define NAME_MAX_BYTES 256
 #define MAX_FDS 8
-/* For what the network has, one for each request under way. libcurl stops reading the connection
- * while one is full: a frame of HTTP/2, of 16 KiB, has room in each, and in a stream's what is read
- * at once, which is twice as much. */
+/* For bytes from the network, one buffer for each request under way. libcurl stops reading the
+ * connection while one is full. A 16 KiB frame of HTTP/2 fits into each buffer. A stream's buffer
+ * is larger: it holds what libcurl reads at once, which is twice as much. */
 #define BUFFER 20480L
 #define STREAM_BUFFER 32768L
 #define LIST_BUFFER 65536L
-/* libcurl 7.88 may read all of an answer and not notice its end before something else comes on the
- * connection. The API server ends each answer by a line end: this long after one it is complete. */
+/* libcurl 7.88 may read a whole answer and notice its end only when more bytes arrive on the
+ * connection. The API server ends each answer with a line end: so long after one the answer is
+ * complete. */
 #define LATE_END_MS 100
-/* That stay open: the memory of an idle one lies among what requests need for a moment, which then
- * cannot go back to the system. A server of HTTP/2 needs one; without TLS more are opened while
- * there is much to do. */
+/* Connections that stay open. The memory of an idle one lies among short-lived allocations, and
+ * keeps that memory from returning to the system. A server of HTTP/2 needs one; without TLS a burst
+ * of work opens more. */
 #define MAX_CONNECTIONS 16L
 
 static const char silent[] = "the API server is silent: the connection was given up";
@@ -47,18 +48,19 @@ struct hvd_kube_call {
     CURL *easy;
     struct curl_slist *headers;
     struct hvd_kube_request request; /* path strings point to ns and name below */
-    struct hvd_picker picker;        /* of the body, of a stream only of an error */
-    struct hvd_shape list[3];        /* what is read of a list that is gathered */
-    struct hvd_buf body;             /* its copy, when it is complete */
-    bool has_begun;                  /* the body */
+    struct hvd_picker picker;        /* of the body; of a stream only for an error */
+    struct hvd_shape list[3];        /* the fields to read of a list that is collected */
+    struct hvd_buf body;             /* the picker's copy, when it is complete */
+    bool has_begun;                  /* the body has begun */
     bool is_unreadable;              /* the body is no JSON, or an error that is too long */
-    hvd_status_t data_status;        /* what on_data answered last, or why no body was gathered */
-    bool is_retried;                 /* once more with a new token */
+    hvd_status_t data_status;        /* the last result of on_data, or why no body was collected */
+    bool is_retried;                 /* with a new token */
     bool is_open;                    /* on_open was called */
     bool is_dropped;                 /* its connection was given up; on_done is due */
     int64_t sent_ms;
-    int64_t whole_ms; /* when what has come ended with a line, and may be all; 0: it did not */
-    int64_t date_s;   /* of the headers that are coming in; 0: none yet */
+    int64_t whole_ms; /* when the received part ended with a line end and may be all; 0: it did
+                         not */
+    int64_t date_s;   /* of the headers of the current answer; 0: none yet */
     char ns[NAME_MAX_BYTES];
     char name[NAME_MAX_BYTES];
     char error[CURL_ERROR_SIZE];
@@ -70,11 +72,11 @@ struct hvd_kube_client {
     struct hvd_kube_api api;
     CURLM *multi;
     struct hvd_kube_call *calls;
-    int64_t received_ms; /* when anything came from the server last */
+    int64_t received_ms; /* when the server last sent anything */
     bool is_closing;
-    bool is_ahead;   /* of the last step: what has ended since is not known yet */
-    bool has_unsent; /* requests that libcurl has not looked at yet */
-    bool is_deaf;    /* a request timed out and nothing came since it was sent */
+    bool is_ahead;   /* the last flush moved bytes; ended calls are not processed yet */
+    bool has_unsent; /* libcurl has not processed some requests yet */
+    bool is_deaf;    /* a request timed out, and the server sent nothing since it was sent */
 };
 
 hvd_status_t hvd_kube_client_global_init(struct hvd_err *err)
@@ -99,7 +101,7 @@ static hvd_status_t keep_copy(void *ctx, struct hvd_strview copy, bool is_item)
     return hvd_buf_add(&call->body, copy.data, copy.len);
 }
 
-/* What is read of the answer; an error is a Status, whatever was asked for. */
+/* What to read of the answer; an error is a Status, whatever the request. */
 static struct hvd_pick_options pick_options(struct hvd_kube_call *call, bool is_good)
 {
     static const struct hvd_shape status[] = {{"kind", NULL},    {"code", NULL},
@@ -124,7 +126,8 @@ static struct hvd_pick_options pick_options(struct hvd_kube_call *call, bool is_
     return options;
 }
 
-/* Picks the body while it comes. One that is no JSON is read to its end: the code counts. */
+/* Picks the body while it arrives. A body that is no JSON is read to its end, because the code
+ * counts. */
 static hvd_status_t gather(struct hvd_kube_call *call, struct hvd_strview bytes, bool is_good)
 {
     hvd_status_t st;
@@ -167,7 +170,7 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
     return call->data_status == HVD_OK ? bytes.len : 0;
 }
 
-/* An answer of a proxy's own (502 to 504) has the proxy's time. */
+/* A proxy's own answer (502 to 504) has the proxy's time. */
 static void note_date(struct hvd_kube_call *call, long code)
 {
     const struct hvd_kube_client_options *options = &call->client->options;
@@ -178,7 +181,7 @@ static void note_date(struct hvd_kube_call *call, long code)
     call->date_s = 0;
 }
 
-/* One header line; the empty one ends them. */
+/* Takes one header line; the empty line ends the headers. */
 static size_t on_header(char *data, size_t size, size_t n, void *ctx)
 {
     struct hvd_kube_call *call = ctx;
@@ -235,7 +238,7 @@ static bool add_header(struct hvd_kube_call *call, const char *key, const char *
     return longer != NULL;
 }
 
-/* Builds the headers, the token in them as it is now. */
+/* Builds the headers with the current token. */
 static CURLcode set_headers(struct hvd_kube_call *call)
 {
     const struct hvd_kube_request *r = &call->request;
@@ -311,7 +314,7 @@ static hvd_status_t put_url(const struct hvd_kube_client *client,
     return st;
 }
 
-/* Copies what must outlive the send: the names, for messages. */
+/* Copies the names, which messages need after send has returned. */
 static void copy_request(struct hvd_kube_call *call, const struct hvd_kube_request *request)
 {
     call->request = *request;
@@ -379,7 +382,7 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     if (out)
         *out = call;
     client->has_unsent = true;
-    /* Lists come in pages: the server makes one while the caller takes in the one before. */
+    /* The server builds the next page while the caller processes this one. */
     if (request->verb == HVD_VERB_LIST)
         (void)hvd_kube_client_flush(client);
     return HVD_OK;
@@ -401,7 +404,7 @@ static void client_cancel(void *self, struct hvd_kube_call *call)
     destroy_call(call);
 }
 
-/* What a transfer that ended without an HTTP answer means. */
+/* The status for a transfer that ended without an HTTP answer. */
 static hvd_status_t judge_transport(const struct hvd_kube_call *call, CURLcode rc,
                                     struct hvd_err *err)
 {
@@ -417,7 +420,7 @@ static hvd_status_t judge_transport(const struct hvd_kube_call *call, CURLcode r
     return st;
 }
 
-/* A 401 with a token that has rotated meanwhile: the same request once more. */
+/* Repeats the request after a 401 if the token has rotated meanwhile. */
 static bool retry_with_new_token(struct hvd_kube_call *call, long code)
 {
     struct hvd_kube_client *client = call->client;
@@ -453,7 +456,7 @@ static void observe(const struct hvd_kube_call *call, long code)
         options->observe(options->observe_ctx, &observation);
 }
 
-/* A request that left on a connection from which nothing has come since. */
+/* Whether the request left on a connection on which nothing arrived since. */
 static bool is_unheard(const struct hvd_kube_call *call, CURLcode rc)
 {
     curl_off_t ready_us = 0;
@@ -463,7 +466,7 @@ static bool is_unheard(const struct hvd_kube_call *call, CURLcode rc)
            call->client->received_ms < call->sent_ms;
 }
 
-/* The document of the body; *out stays NULL when there is none. Only memory can be short. */
+/* Parses the body; *out stays NULL when there is none. Fails only for lack of memory. */
 static hvd_status_t read_body(struct hvd_kube_call *call, bool is_good, cJSON **out)
 {
     struct hvd_strview copy;
@@ -518,8 +521,8 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     destroy_call(call);
 }
 
-/* A call whose answer has come though libcurl has not noticed its end; NULL if there is none. What
- * reads the answer notices if something is missing. */
+/* A call whose whole answer has arrived although libcurl has not noticed its end; NULL: none. The
+ * reader of the answer notices a missing part. */
 static struct hvd_kube_call *find_late(const struct hvd_kube_client *client)
 {
     const int64_t now_ms = hvd_kube_session_now_ms();
@@ -533,7 +536,7 @@ static struct hvd_kube_call *find_late(const struct hvd_kube_client *client)
     return NULL;
 }
 
-/* Whether the end of an answer is still to come. */
+/* Whether the end of an answer is still due. */
 static bool awaits_end(const struct hvd_kube_client *client)
 {
     const struct hvd_kube_call *call;
@@ -555,7 +558,8 @@ static CURLM *new_multi(void)
     return multi;
 }
 
-/* A stream may be silent alone: a server without bookmarks, or one connection of several. */
+/* A stream may be silent alone: a server may send no bookmarks, or only one of several connections
+ * may be dead. */
 static void client_suspect(void *self, int64_t silent_ms)
 {
     struct hvd_kube_client *client = self;
@@ -657,7 +661,7 @@ bool hvd_kube_client_flush(struct hvd_kube_client *client)
     if (!client->has_unsent || !client->multi)
         return false;
     client->has_unsent = false;
-    /* What fails here fails in the next step as well, which says so. */
+    /* An error here recurs in the next step, which reports it. */
     (void)curl_multi_perform(client->multi, &n_running);
     client->is_ahead = true;
     return true;

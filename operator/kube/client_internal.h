@@ -13,13 +13,13 @@
 
 struct hvd_kube_session {
     const struct hvd_kube_config *config;
-    char *token;              /* what the token file held last; NULL without a file */
+    char *token;              /* last content of the token file; NULL without a file */
     int64_t token_read_ms;    /* when, on the monotonic clock */
     struct curl_slist *alias; /* CURLOPT_CONNECT_TO for tls-server-name, or NULL */
-    char *server;             /* what URLs begin with */
+    char *server;             /* the beginning of URLs */
 };
 
-/* Prepares identity and address. Failures as hvd_kube_client_create; fini is legal after. */
+/* Prepares identity and address. Failures as hvd_kube_client_create; fini is legal afterwards. */
 hvd_status_t hvd_kube_session_init(struct hvd_kube_session *session,
                                    const struct hvd_kube_config *config, struct hvd_err *err);
 
@@ -27,16 +27,16 @@ hvd_status_t hvd_kube_session_init(struct hvd_kube_session *session,
 void hvd_kube_session_fini(struct hvd_kube_session *session);
 
 /* Reads the token file again when its content may be older than a minute, or at once when forced.
- * True when the token changed. A file that cannot be read leaves the old token. */
+ * True when the token changed. An unreadable file leaves the old token. */
 bool hvd_kube_session_refresh(struct hvd_kube_session *session, int64_t now_ms, bool is_forced);
 
-/* Sets everything about address, TLS, TCP and HTTP version on a new handle. */
+/* Sets all options of address, TLS, TCP and HTTP version on a new handle. */
 CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy);
 
 /* Appends "Authorization: Bearer ..." when there is a token. False: out of memory. */
 bool hvd_kube_session_add_auth(const struct hvd_kube_session *session, struct curl_slist **headers);
 
-/* Milliseconds of the monotonic clock that goes on while the machine is suspended. */
+/* Milliseconds of the monotonic clock that advances while the machine is suspended. */
 int64_t hvd_kube_session_now_ms(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Decodes the envelopes of list and watch answers. Pure. Input is the API server's, so nothing is
- * taken for granted: whatever lacks a part that we rely on is an error, never a crash.
+ * Decodes the envelopes of list and watch answers. Pure. Nothing of the API server's input is taken
+ * for granted: an answer that lacks a required part is an error, never a crash.
  */
 #include "operator/kube/codec.h"
 
@@ -86,7 +86,7 @@ hvd_status_t hvd_kube_codec_list(const cJSON *doc, struct hvd_list_page *out, st
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(doc, "items");
     const char *version = hvd_kube_api_text(metadata, "resourceVersion");
 
-    /* An answer that says nothing of items would make all objects look gone; null means none. */
+    /* Without items an answer would make all objects look removed; null means none. */
     if (!*version || (!cJSON_IsArray(items) && !cJSON_IsNull(items)))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the answer is not a list");
     *out = (struct hvd_list_page){version, hvd_kube_api_text(metadata, "continue")};

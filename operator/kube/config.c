@@ -1,7 +1,7 @@
 /*
- * Finds the configuration of the API client: a kubeconfig file, or the service account that a pod
- * is given. Reads files, at start only; tokens are read again by the client itself. The
- * environment is not read here: main passes what it found.
+ * Finds the configuration of the API client: a kubeconfig file, or the service account of the pod.
+ * Reads files, at start only; the client itself reads tokens again. main reads the environment and
+ * passes the values.
  */
 #include "operator/kube/config.h"
 

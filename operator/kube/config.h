@@ -8,8 +8,9 @@
 #include "base/str.h"
 
 /*
- * How to reach an API server and who we are there. Owns all its strings; NULL where unset. Zeroed
- * is legal for fini. Of a file and its data at most one is set. Certificates and keys are PEM.
+ * The address of an API server and the operator's identity there. Owns all its strings; NULL where
+ * unset. Zeroed is legal for fini. Of a file and its data at most one is set. Certificates and keys
+ * are PEM.
  */
 struct hvd_kube_config {
     char *server; /* "https://host:port", optionally with a path; no slash at the end */
@@ -20,23 +21,23 @@ struct hvd_kube_config {
     char *key_file;
     char *key_data;
     char *token;
-    char *token_file; /* read again when it rotates; goes before token */
+    char *token_file; /* read again when it rotates; takes precedence over token */
     char *tls_server_name;
     char *proxy_url;
     char *ns;         /* the namespace of the context or of our own pod */
     char *cluster;    /* the name of the entry; NULL in a cluster */
-    char *origin;     /* where this came from, for messages: the path, or "in-cluster" */
+    char *origin;     /* the source, for messages: the path, or "in-cluster" */
     bool is_insecure; /* the server's certificate is not verified */
 };
 
-/* Something that a configuration allows and that its reader may not intend. Static texts. */
+/* A setting that is allowed but perhaps not intended. Static texts. */
 struct hvd_kube_risk {
     const char *what;
     const char *remedy;
 };
 #define HVD_KUBE_MAX_RISKS 2
 
-/* Fills out with what is to be warned of at start; returns how many. Pure. */
+/* Collects the warnings to log at start into out; returns their number. Pure. */
 size_t hvd_kube_config_risks(const struct hvd_kube_config *config,
                              struct hvd_kube_risk out[HVD_KUBE_MAX_RISKS]);
 
@@ -51,7 +52,7 @@ void hvd_kube_config_fini(struct hvd_kube_config *config);
 hvd_status_t hvd_kubeconfig_parse(struct hvd_strview text, const char *dir, const char *origin,
                                   struct hvd_kube_config *out, struct hvd_err *err);
 
-/* Where a configuration may come from; any of them NULL where there is none. */
+/* The possible sources of a configuration; NULL where there is none. */
 struct hvd_kube_config_sources {
     const char *path;            /* --kubeconfig */
     const char *env_kubeconfig;  /* KUBECONFIG */
@@ -61,9 +62,9 @@ struct hvd_kube_config_sources {
 };
 
 /*
- * Loads the first source that is there: path, KUBECONFIG (one file), in-cluster. Reads files.
- * The caller finis *out, which is untouched on failure. HVD_ERR_INVALID names the source and what
- * is wrong; HVD_ERR_NOT_FOUND when there is no source at all, saying what to set.
+ * Loads the first source that exists: path, KUBECONFIG (one file), in-cluster. Reads files. The
+ * caller finis *out, which is untouched on failure. HVD_ERR_INVALID names the source and the
+ * mistake; HVD_ERR_NOT_FOUND, without any source, names what to set.
  */
 hvd_status_t hvd_kube_config_load(const struct hvd_kube_config_sources *sources,
                                   struct hvd_kube_config *out, struct hvd_err *err);

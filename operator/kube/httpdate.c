@@ -1,6 +1,7 @@
 /*
- * The Date header of an answer, in the one form that HTTP lets servers send (RFC 9110, 5.6.7).
- * Whatever differs in a byte is no date: it only helps to know the server's clock better.
+ * Parses the Date header of an answer, in the one form that HTTP lets servers send (RFC 9110,
+ * 5.6.7). Any other byte makes it no date: the operator only needs it to estimate the server's
+ * clock.
  */
 #include "operator/kube/httpdate.h"
 

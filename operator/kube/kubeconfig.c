@@ -1,8 +1,8 @@
 /*
  * Decodes kubeconfig files with libyaml: the current context's cluster and user. No I/O. The
- * document is a tree of nodes looked up by key, so aliases cost nothing and unknown keys are
- * ignored, as kubectl does. What we cannot do (exec and auth-provider plugins) is an error here
- * that names what can be used instead, not a failed request later.
+ * document is a tree of nodes that are looked up by key, so aliases cost nothing and unknown keys
+ * are ignored, as in kubectl. Unsupported features (exec and auth-provider plugins) are an error
+ * here that names the alternatives, not a failed request later.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define DATA_MAX (256 * 1024)
 
-/* One look-up context: the document and where errors go. */
+/* Context of a look-up: the document, and the destination of errors. */
 struct reader {
     yaml_document_t doc;
     const char *dir;
@@ -38,7 +38,7 @@ static yaml_node_t *get(struct reader *r, yaml_node_t *map, const char *key)
     return NULL;
 }
 
-/* The scalar at key, NULL when it is absent, null or empty. */
+/* The scalar at key; NULL when it is absent, null or empty. */
 static const char *text_at(struct reader *r, yaml_node_t *map, const char *key)
 {
     yaml_node_t *node = get(r, map, key);
@@ -53,7 +53,7 @@ static const char *text_at(struct reader *r, yaml_node_t *map, const char *key)
     return *text ? text : NULL;
 }
 
-/* In the list at list_key, the entry called name: its value_key mapping. */
+/* Finds the entry called name in the list at list_key, and returns its value_key mapping. */
 static hvd_status_t find_entry(struct reader *r, const char *list_key, const char *value_key,
                                const char *name, yaml_node_t **out)
 {
@@ -130,7 +130,7 @@ static hvd_status_t copy_data(struct reader *r, yaml_node_t *map, const char *ke
     return st;
 }
 
-/* Data goes before a file, as in kubectl. */
+/* Data takes precedence over a file, as in kubectl. */
 static hvd_status_t copy_pem(struct reader *r, yaml_node_t *map, const char *key, char **file,
                              char **data)
 {
@@ -238,8 +238,8 @@ static hvd_status_t read_context(struct reader *r, struct hvd_kube_config *c)
     return st == HVD_OK ? copy(r, context, "namespace", &c->ns) : st;
 }
 
-/* A quoted text may hold the character NUL, and a C string ends there: half a name or token is
- * none. */
+/* Rejects the character NUL, which a quoted text may hold: a C string would end there, and half a
+ * name or token is useless. */
 static hvd_status_t check_texts(const struct reader *r)
 {
     for (const yaml_node_t *node = r->doc.nodes.start; node < r->doc.nodes.top; node++) {

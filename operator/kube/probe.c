@@ -17,7 +17,7 @@ struct answer {
     size_t len;
 };
 
-/* Keeps the first bytes of an answer, on one line; the rest is dropped. */
+/* Keeps the first bytes of an answer, on one line; drops the rest. */
 static size_t keep(char *data, size_t size, size_t n, void *ctx)
 {
     struct answer *text = ctx;

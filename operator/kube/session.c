@@ -1,7 +1,7 @@
 /*
- * The part of the client that knows how to reach the server and who we are: TLS, client
- * certificates, tokens that rotate, and the TCP options by which a connection that died silently is
- * noticed. (curl_easy_upkeep does nothing with the multi interface, so the kernel has to do it.)
+ * The part of the client that knows the server's address and the operator's identity: TLS, client
+ * certificates, tokens that rotate, and the TCP options that detect a dead connection.
+ * (curl_easy_upkeep does nothing with the multi interface, so the kernel has to do it.)
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -20,8 +20,8 @@
 #define TCP_INTERVAL_S 5L
 #define TCP_PROBES 3
 #define TCP_SILENCE_MS 20000
-/* libcurl keeps what it read of a file of authorities, by default for a day, also if none of them
- * fits: one that is replaced counts for the next connection after so many seconds. */
+/* libcurl caches a file of authorities, by default for a day, even if none of them fits. So many
+ * seconds after its replacement a new file counts for the next connection. */
 #define CA_CACHE_S 10L
 
 int64_t hvd_kube_session_now_ms(void)
@@ -33,8 +33,8 @@ int64_t hvd_kube_session_now_ms(void)
 }
 
 /*
- * libcurl takes the name for SNI and verification from the URL. With tls-server-name the URL names
- * that, and CONNECT_TO leads to the real address.
+ * libcurl takes the name for SNI and verification from the URL. With tls-server-name the URL has
+ * that name, and CONNECT_TO has the real address.
  */
 static hvd_status_t alias_server(struct hvd_kube_session *session, const char *tls_name,
                                  struct hvd_err *err)
@@ -156,8 +156,8 @@ bool hvd_kube_session_add_auth(const struct hvd_kube_session *session, struct cu
 }
 
 /*
- * A connection whose peer is silent for 20 seconds is dead, acknowledgements included. Closing one
- * discards what the kernel has not sent: a write that was given up must not land later.
+ * A connection is dead when its peer sends nothing for 20 seconds, not even acknowledgements.
+ * Closing one discards the kernel's unsent bytes: a write that was given up must not arrive later.
  */
 static int set_socket_options(void *ctx, curl_socket_t fd, curlsocktype purpose)
 {
@@ -181,7 +181,7 @@ static CURLcode set_blob(CURL *easy, CURLoption option, const char *pem)
     return curl_easy_setopt(easy, option, &blob);
 }
 
-/* Whom to believe: the same options of the server and of a proxy that speaks TLS. */
+/* Trusted authorities: the same options for the server and for a proxy that uses TLS. */
 struct trust_options {
     CURLoption verify_peer;
     CURLoption verify_host;
@@ -191,8 +191,8 @@ struct trust_options {
 };
 
 /*
- * An authority that is named is the only one: libcurl's built-in file gives way to another one or
- * to a blob, its built-in directory (the system's authorities) stays unless it is taken away.
+ * A configured authority is the only one. It replaces libcurl's built-in file, but the built-in
+ * directory (the system's authorities) stays unless it is removed.
  */
 static CURLcode apply_trust(const struct hvd_kube_config *config,
                             const struct trust_options *options, CURL *easy)
@@ -211,7 +211,7 @@ static CURLcode apply_trust(const struct hvd_kube_config *config,
         rc = curl_easy_setopt(easy, options->ca_file, config->ca_file);
     if (rc == CURLE_OK && (config->ca_data || config->ca_file))
         rc = curl_easy_setopt(easy, options->ca_path, (const char *)NULL);
-    return rc == CURLE_NOT_BUILT_IN ? CURLE_OK : rc; /* a TLS library without such directories */
+    return rc == CURLE_NOT_BUILT_IN ? CURLE_OK : rc; /* the TLS library has no such directories */
 }
 
 static CURLcode apply_tls(const struct hvd_kube_config *config, CURL *easy)
@@ -224,7 +224,7 @@ static CURLcode apply_tls(const struct hvd_kube_config *config, CURL *easy)
         CURLOPT_PROXY_CAINFO, CURLOPT_PROXY_CAPATH};
     CURLcode rc = apply_trust(config, &server, easy);
 
-    if (rc == CURLE_OK) /* of the configuration or the environment; as kubectl does */
+    if (rc == CURLE_OK) /* from the configuration or the environment, as in kubectl */
         rc = apply_trust(config, &proxy, easy);
     if (rc == CURLE_OK && config->cert_data)
         rc = set_blob(easy, CURLOPT_SSLCERT_BLOB, config->cert_data);
@@ -245,7 +245,7 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
     } numbers[] = {
         {CURLOPT_NOSIGNAL, 1L},
         {CURLOPT_PATH_AS_IS, 1L},
-        {CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L}, /* on_header is for the server's */
+        {CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L}, /* on_header wants the server's only */
         {CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS},
         {CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS},
         {CURLOPT_TCP_KEEPALIVE, 1L},
@@ -259,8 +259,9 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
 
     for (size_t i = 0; rc == CURLE_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
         rc = curl_easy_setopt(easy, numbers[i].option, numbers[i].value);
-    /* Waits for a connection that others can share, which TLS tells of when it begins. Without TLS
-     * each stream would wait for the end of the one before: libcurl 7.88 looks again only then. */
+    /* With TLS a request waits for a connection that it can share, which TLS negotiates at the
+     * start. Without TLS each stream would wait for the end of the one before, because libcurl 7.88
+     * checks again only then. */
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(easy, CURLOPT_PIPEWAIT,
                               hvd_str_has_prefix(session->server, "https:") ? 1L : 0L);

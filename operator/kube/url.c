@@ -1,6 +1,6 @@
 /*
- * The URLs of objects and collections. Pure. Whatever comes from outside (names, selectors,
- * continue tokens) is percent-encoded here, once.
+ * Builds the URLs of objects and collections. Pure. Every foreign text (names, selectors, continue
+ * tokens) is percent-encoded here, once.
  */
 #include "operator/kube/url.h"
 
@@ -22,7 +22,7 @@ static hvd_status_t put_escaped(struct hvd_buf *out, const char *s)
     return st;
 }
 
-/* Appends "/label" and "/value". A literal label, so that parts are never mixed up. */
+/* Appends "/label" and "/value". The label is a literal, so that parts are never mixed up. */
 static hvd_status_t put_part(struct hvd_buf *out, const char *prefix, const char *value)
 {
     hvd_status_t st;

@@ -1,10 +1,11 @@
 /*
- * List and watch of one resource. No I/O and no clock of its own: it sends through the port and is
- * stepped with the time, so tests drive every path. The state that matters is the resource version
- * of what was last seen; it is kept over broken streams and given up on 410 or on garbage.
+ * Lists and watches one resource. No I/O and no clock of its own: it sends through the port, and
+ * its caller steps it with the time, so tests drive every path. The essential state is the last
+ * resource version seen. It survives broken streams; 410 or garbage discards it.
  *
- * Objects are taken in one by one while their bytes arrive, so neither a page nor a line is ever in
- * memory as a whole. One that cannot be read entirely is handed on with what could be read of it.
+ * Objects are processed one by one while their bytes arrive, so neither a page nor a line is ever
+ * in memory as a whole. An object that cannot be read entirely is passed on with the parts that
+ * were read.
  */
 #include "operator/kube/watch.h"
 
@@ -22,9 +23,9 @@
 
 #define SUBSYSTEM "watch"
 #define DEFAULT_PAGE 250
-#define SILENCE_MS 90000 /* bookmarks come every minute, or a little later */
+#define SILENCE_MS 90000 /* bookmarks arrive every minute, or a little later */
 #define WATCH_MIN_S 240
-#define CUT_S 230 /* a stream that ends sooner was ended for another reason than its age */
+#define CUT_S 230 /* a shorter stream did not end because of its age */
 #define WATCH_SPREAD_S 61
 #define WATCH_GRACE_MS 15000
 #define VERSION_MAX 64
@@ -47,34 +48,35 @@ struct hvd_watch {
     enum state state;
     bool is_synced;
     bool needs_list;
-    bool is_doubtful;   /* the version may be of a history that the server does not have any more */
-    bool has_gone_back; /* this watch noticed it, which the owner has not taken yet */
-    bool is_rewound;    /* it has: the handler hears of it when the next list begins */
-    bool has_news;      /* something came on this stream */
-    bool has_bookmarks; /* the server has sent one, ever */
+    bool is_doubtful;   /* the version may belong to a history that the server has lost */
+    bool has_gone_back; /* this watch noticed it; the owner has not taken that yet */
+    bool is_rewound;    /* the history was lost: the next list begins with a call of the
+                           handler's rewind */
+    bool has_news;      /* this stream has sent something */
+    bool has_bookmarks; /* the server has sent one on any stream */
     bool is_missing;    /* the server answered with 404 */
     bool is_open;       /* the server has accepted the watch */
     bool was_open;      /* at the last step */
-    bool has_received;  /* something came since the last step */
+    bool has_received;  /* something arrived since the last step */
     int64_t changed_ms; /* when is_open changed; -1: before the first step */
     int64_t received_ms;
-    int64_t begun_ms;    /* when the stream was asked for */
-    unsigned n_silences; /* streams given up in a row because nothing came */
+    int64_t begun_ms;    /* when the stream was requested */
+    unsigned n_silences; /* streams given up in a row because nothing arrived */
     uint64_t all_silences;
     unsigned n_cuts;     /* streams that the server ended before their time */
     unsigned n_failures; /* in a row */
-    int64_t delay_ms;    /* from the next step on; -1: due_ms counts */
+    int64_t delay_ms;    /* from the next step on; -1: due_ms is valid */
     int64_t due_ms;
     uint32_t random;
     struct hvd_kube_call *call;     /* under way; NULL in STATE_WAIT */
     struct hvd_picker picker;       /* of the page or the stream under way */
-    struct hvd_shape page_shape[3]; /* what is read of a page of the list */
-    struct hvd_shape line_shape[3]; /* and of a line of the watch */
+    struct hvd_shape page_shape[3]; /* fields to read of a page of the list */
+    struct hvd_shape line_shape[3]; /* fields to read of a line of the watch */
     unsigned limit;                 /* objects in the next page */
-    unsigned n_items;               /* that have come of this page */
-    bool has_begun;                 /* the handler knows of this list */
-    bool has_page;                  /* the page has come entirely */
-    char *next_token;               /* what it says of the next one; NULL: it is the last */
+    unsigned n_items;               /* received of this page */
+    bool has_begun;                 /* the handler's begin was called for this list */
+    bool has_page;                  /* the whole page has arrived */
+    char *next_token;               /* from this page, for the next one; NULL: it is the last */
     char *continue_token;           /* of the page under way; NULL for the first */
     char version[VERSION_MAX];
     char page_version[VERSION_MAX];
@@ -105,7 +107,7 @@ static void wait_for(struct hvd_watch *watch, int64_t delay_ms)
     watch->delay_ms = delay_ms;
 }
 
-/* Starts the list over: what came of it so far is not trusted. */
+/* Starts the list over; the part received so far is not trusted. */
 static void forget_position(struct hvd_watch *watch)
 {
     watch->needs_list = true;
@@ -113,7 +115,7 @@ static void forget_position(struct hvd_watch *watch)
     watch->continue_token = NULL;
 }
 
-/* A page or a stream begins. */
+/* Prepares the picker for a page or a stream. */
 static void start_picking(struct hvd_watch *watch, const struct hvd_shape *shape, hvd_pick_fn take)
 {
     struct hvd_pick_options options = hvd_shape_pick(watch->options.kind);
@@ -127,7 +129,7 @@ static void start_picking(struct hvd_watch *watch, const struct hvd_shape *shape
     hvd_err_clear(&watch->text_err);
 }
 
-/* One line for the 1st, 2nd, 4th, 8th ... failure in a row. */
+/* Logs one line for the 1st, 2nd, 4th, 8th ... failure in a row. */
 static void log_failure(const struct hvd_watch *watch, const char *text, int64_t delay_ms)
 {
     char failures[16], delay[24];
@@ -169,8 +171,8 @@ static void set_version(struct hvd_watch *watch, const char *version)
     (void)snprintf(watch->version, sizeof(watch->version), "%s", version);
 }
 
-/* The server is at an older version than what it has sent before: its etcd was restored from a
- * backup. A watch from the version that is known would be silent until the server gets there. */
+/* The server is at an older version than it sent before: its etcd was restored from a backup. A
+ * watch from the known version would be silent until the server reaches it. */
 static void go_back(struct hvd_watch *watch, const char *version)
 {
     HVD_LOG_KV(watch->options.log, HVD_LOG_WARN, SUBSYSTEM,
@@ -192,7 +194,7 @@ static unsigned full_page(const struct hvd_watch *watch)
     return watch->options.page_limit ? watch->options.page_limit : DEFAULT_PAGE;
 }
 
-/* Before the first object of the list, or its end. */
+/* Calls the handler's begin before the first object of the list, or before its end. */
 static void begin_list(struct hvd_watch *watch)
 {
     const struct hvd_watch_handler *h = &watch->options.handler;
@@ -205,7 +207,7 @@ static void begin_list(struct hvd_watch *watch)
     watch->has_begun = true;
 }
 
-/* An object of which not even the name can be read is one the others must not wait for. */
+/* Drops an object whose name is unreadable: the others must not wait for it. */
 static hvd_status_t take_item(struct hvd_watch *watch, struct hvd_strview copy)
 {
     const struct hvd_watch_handler *h = &watch->options.handler;
@@ -225,7 +227,7 @@ static hvd_status_t take_item(struct hvd_watch *watch, struct hvd_strview copy)
     return HVD_OK;
 }
 
-/* What the page says besides its items, which may come before them or behind. */
+/* Reads the members of the page besides its items; they may precede or follow the items. */
 static hvd_status_t take_page(struct hvd_watch *watch, struct hvd_strview copy)
 {
     struct hvd_list_page page;
@@ -263,7 +265,7 @@ static hvd_status_t on_list_data(void *ctx, struct hvd_strview bytes)
     return hvd_picker_feed(&watch->picker, bytes);
 }
 
-/* The page has come: the next one is asked for, or the list is complete. */
+/* Requests the next page, or completes the list. */
 static void finish_page(struct hvd_watch *watch)
 {
     const struct hvd_watch_handler *h = &watch->options.handler;
@@ -292,14 +294,14 @@ static void finish_page(struct hvd_watch *watch)
     wait_for(watch, 0);
 }
 
-/* Whether fewer objects in a page may help: it was too large, or has not come in time. */
+/* Whether a smaller page may help: this one was too large, or did not arrive in time. */
 static bool is_about_size(hvd_status_t st, const struct hvd_kube_response *response)
 {
     return st == HVD_ERR_TIMEOUT || st == HVD_ERR_TOO_LARGE ||
            (st == HVD_ERR_UNAVAILABLE && response->code >= 500);
 }
 
-/* Asks for half as many objects, or for as many as have come: the same page again, if it may be. */
+/* Requests half as many objects, or as many as have arrived: the same page again, if possible. */
 static void fail_page(struct hvd_watch *watch, hvd_status_t st,
                       const struct hvd_kube_response *response)
 {
@@ -418,7 +420,7 @@ static void on_probe_done(void *ctx, const struct hvd_kube_response *response)
     }
 }
 
-/* Asks for one object, whichever it is: with it comes the version that the server is at. */
+/* Requests any one object: the answer has the server's current version. */
 static void start_probe(struct hvd_watch *watch)
 {
     struct hvd_kube_request request = {
@@ -520,7 +522,7 @@ static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
         else
             wait_for(watch, 0);
         return;
-    case HVD_ERR_NOT_FOUND: /* its definition was removed: what comes back is another one */
+    case HVD_ERR_NOT_FOUND: /* its definition was removed: a new one is another resource */
         watch->is_missing = true;
         forget_position(watch);
         fail(watch, text, response->retry_after_ms);
@@ -608,10 +610,10 @@ static int64_t silent_at_ms(const struct hvd_watch *watch)
 }
 
 /*
- * The server sends a bookmark about every minute, so a stream on which nothing comes is not alive,
- * whatever TCP says, or waits for a version that the server has not reached: that is looked at, and
- * a second stream without a bookmark ends in a list. A server without bookmarks costs a new stream
- * every 90 seconds, which the log tells ever more seldom.
+ * The server sends a bookmark about every minute. So a silent stream is dead even if TCP keeps it
+ * open, or it waits for a version that the server has not reached. A probe finds out, and a second
+ * stream without a bookmark ends in a list. A server without bookmarks costs a new stream every 90
+ * seconds, which is logged at exponentially growing intervals.
  */
 static void give_up_stream(struct hvd_watch *watch)
 {
