@@ -1,7 +1,7 @@
 /*
- * The decision about one job. Order of questions: is it ours to act on, has it finished, is its
- * spec wrong, is it suspended, has its master ended, is a failed attempt being cleared away; only
- * then: are its children as they should be. The answer is a plan; all memory between passes is the
+ * Decides about one job. Order of questions: does it belong to this operator, has it finished, is
+ * its spec wrong, is it suspended, has its master ended, is a failed attempt being cleared away;
+ * only then: do its children need repair. The answer is a plan; all memory between passes is the
  * job's status. Pure: no I/O, no clock, no threads.
  *
  *   Pending -> Starting -> Running -> Succeeded | Failed
@@ -49,17 +49,17 @@
 #include "operator/core/writes/refusal.h"
 
 #define MESSAGE_SIZE 1024
-#define STOPPED_MS 1000 /* how often the status of a suspended job is written */
-#define SETTLE_MS 5000  /* how long the status waits for a master that was just made */
-/* How often counts alone are written, and how long the first status waits for more: as often as the
- * start is old, so that many workers that come one by one cost few writes, and more seldom for each
- * job that starts at the same time. */
+#define STOPPED_MS 1000 /* shortest time between status writes of a suspended job */
+#define SETTLE_MS 5000  /* the status waits so long for a master that was just made */
+/* How often counts alone are written, and how long the first status waits for more. The interval
+ * grows with the age of the start, so that workers that come one by one cost few writes. It also
+ * grows with the number of jobs that start at the same time. */
 #define COUNTS_MIN_MS 5000
 #define COUNTS_MAX_MS 30000
 #define COUNTS_JOB_MS 250
-#define KEPT_MS 300000 /* how often conditions that are not kept are written again */
+#define KEPT_MS 300000 /* interval for rewriting conditions that are not kept */
 
-/* Files a set under the group that it has the name of. */
+/* Files a set under the group with its name. */
 static void find_group(struct hvd_pass *p, const struct hvd_object *set)
 {
     char name[HVD_CHILD_NAME_MAX];
@@ -107,7 +107,8 @@ static bool is_true(const struct hvd_job_status *status, enum hvd_condition_type
     return status->conditions[type].truth == HVD_TRUE;
 }
 
-/* The text of a create or patch that the API server will never accept; false if there is none. */
+/* Finds the text of a create or patch that the API server will never accept; false if there is
+ * none. */
 static bool is_refused(const struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
     for (size_t i = 0; i < p->view->n_failures; i++) {
@@ -123,7 +124,7 @@ static bool is_refused(const struct hvd_pass *p, char out[MESSAGE_SIZE])
     return false;
 }
 
-/* The list has no place in a ConfigMap: nobody can be told of the workers. */
+/* Reports a list that fits into no ConfigMap: the workers cannot be published. */
 static void show_too_long(struct hvd_pass *p)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_WORKERS_READY];
@@ -139,7 +140,7 @@ static void show_too_long(struct hvd_pass *p)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"HostListTooLong", message});
 }
 
-/* Tells of replicas that wait for the next attempt, once per change. */
+/* Reports replicas that wait for the next attempt, once per change. */
 static void tell_deferred(struct hvd_pass *p)
 {
     const char *known = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
@@ -148,7 +149,7 @@ static void tell_deferred(struct hvd_pass *p)
         hvd_pass_event(p, "ScalingDeferred", p->deferred, false);
 }
 
-/* Pods that a set has taken, and that are no workers. */
+/* Describes pods that a set has adopted, and that are no workers. */
 static void describe_misnamed(const struct hvd_pass *p, char *out, size_t size)
 {
     const struct hvd_object *pod = p->pods.misnamed;
@@ -167,7 +168,7 @@ static void describe_misnamed(const struct hvd_pass *p, char *out, size_t size)
                         pod->meta.name, pod->meta.owner_name, others);
 }
 
-/* What keeps workers from being Ready, if anything is known to; false if not. */
+/* Describes what keeps workers from being Ready; false if no cause is known. */
 static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 {
     const struct hvd_object *pod = p->pods.troubled;
@@ -188,7 +189,7 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
            hvd_altered_describe(p, HVD_KIND_STATEFULSET, out, size);
 }
 
-/* How many workers are Ready, and how many of them the attempt under way counts on. */
+/* Describes how many workers are Ready, and how many of them the attempt under way counts on. */
 static void describe_workers(const struct hvd_pass *p, char *out, size_t size)
 {
     const bool is_master_made = hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
@@ -258,15 +259,15 @@ static void show_running(struct hvd_pass *p)
     p->next.retry_s = 0;
 }
 
-/* Whether the condition Running tells of something that is over; a failed attempt is told of until
- * the next one runs. */
+/* Whether the condition Running reports something that is over; a failed attempt stays reported
+ * until the next one runs. */
 static bool is_stale(const struct hvd_condition *running)
 {
     return running->truth != HVD_ABSENT && !hvd_str_equal(running->reason, "MasterFailed") &&
            !hvd_str_equal(running->reason, "WorkerFailed");
 }
 
-/* What keeps the master from running; false if nothing is known to. */
+/* Describes what keeps the master from running; false if no cause is known. */
 static bool describe_master(struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
     const struct hvd_object *master = p->pods.master;
@@ -280,7 +281,7 @@ static bool describe_master(struct hvd_pass *p, char out[MESSAGE_SIZE])
     return hvd_altered_describe(p, HVD_KIND_JOB, out, MESSAGE_SIZE);
 }
 
-/* The condition Running and the state of a job whose master does not run (yet, or any more). */
+/* Sets the condition Running and the state of a job whose master does not run. */
 static void show_waiting(struct hvd_pass *p)
 {
     const struct hvd_condition *running = &p->next.conditions[HVD_COND_RUNNING];
@@ -302,8 +303,8 @@ static void show_waiting(struct hvd_pass *p)
 }
 
 /*
- * The workers are Ready and the master was just made: it will run in a moment, which is then
- * written together with this. Says until when to wait for it.
+ * Delays the status: the workers are Ready and the master was just made, so it will run soon, and
+ * one write can report both. Sets the end of that wait.
  */
 static void settle(struct hvd_pass *p)
 {
@@ -323,7 +324,7 @@ static void settle(struct hvd_pass *p)
     p->settled_ms = from_ms + SETTLE_MS;
 }
 
-/* Clears away what the attempt that ended has left, the workers too: they may hold ranks of it. */
+/* Clears away the objects of the ended attempt, with the workers: they may hold ranks of it. */
 static void restart(struct hvd_pass *p)
 {
     hvd_pass_state(p, HVD_JOB_RESTARTING);
@@ -344,9 +345,10 @@ static bool has_workers(const struct hvd_pass *p)
 }
 
 /*
- * Whether workers were started with keys that are gone: somebody has deleted the Secret before the
- * master was made. New keys are made once the workers are gone, so that no clock has to tell who
- * was first; the times find those of a Secret that somebody put back.
+ * Whether the workers were started with lost keys: another writer deleted the Secret before the
+ * master was made. New keys are made once the workers are gone, so that no clock has to decide
+ * which came first. A comparison of times finds the workers of a Secret that another writer
+ * restored.
  */
 static bool is_rekeyed(const struct hvd_pass *p)
 {
@@ -360,7 +362,7 @@ static bool is_rekeyed(const struct hvd_pass *p)
         return state == HVD_CHILD_MISSING && has_workers(p);
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
-        struct hvd_worker worker; /* another pod that its set has taken runs no ranks */
+        struct hvd_worker worker; /* another pod that its set has adopted runs no ranks */
 
         if (hvd_pods_is_ours(p->view, pod, &p->owners) &&
             hvd_pods_identify(p->view, pod, &p->owners, &worker) &&
@@ -370,19 +372,19 @@ static bool is_rekeyed(const struct hvd_pass *p)
     return false;
 }
 
-/* Without pods, and without a claim to room for them. */
+/* Stops the job: no pods, and no claim to resources for them. */
 static void stop(struct hvd_pass *p)
 {
     (void)hvd_outcome_quiesce(p);
     hvd_admit_release(p);
 }
 
-/* What a master that was made does. */
+/* Shows the state of a master that was made. */
 static void show_master(struct hvd_pass *p)
 {
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
 
-    /* That it has run is persisted first: the time since then counts. */
+    /* That it has run is persisted first, because the time since then counts. */
     if (hvd_sidecars_hold(p) &&
         (running->truth == HVD_TRUE || hvd_str_equal(running->reason, HVD_REASON_MASTER_ENDED)))
         hvd_sidecars_show(p);
@@ -393,8 +395,8 @@ static void show_master(struct hvd_pass *p)
 }
 
 /*
- * When the job that has no time of it yet has started. Where that cannot be written, the time of
- * its creation has to do, if its spec is still the first one: it was not suspended then.
+ * The start of a job that has no start time yet. If the status cannot be written, the creation time
+ * serves, provided that the spec is still the first one: the job was not suspended then.
  */
 static int64_t find_start_s(const struct hvd_pass *p)
 {
@@ -458,7 +460,7 @@ static void run(struct hvd_pass *p)
     settle(p);
 }
 
-/* The workers of a suspended job: they go, or somebody does not let them. */
+/* Shows the workers of a suspended job: they go, or a writer denies their removal. */
 static void show_suspended(struct hvd_pass *p, const char *text)
 {
     char message[MESSAGE_SIZE], denied[MESSAGE_SIZE - 64];
@@ -473,9 +475,8 @@ static void show_suspended(struct hvd_pass *p, const char *text)
 }
 
 /*
- * The condition Suspended is true once no pod is left, nor anything that would make one. Where
- * something is, the event waits for the pass after the status: who takes the suspension back before
- * that has stopped nothing.
+ * Sets the condition Suspended, which is true once no pod is left, and nothing that would make one.
+ * Otherwise the event waits for the pass after the status: an earlier resume has stopped nothing.
  */
 static void show_suspension(struct hvd_pass *p)
 {
@@ -491,7 +492,7 @@ static void show_suspension(struct hvd_pass *p)
                                waits ? suspending : suspended});
 }
 
-/* Notes that the attempt under way has ended for it. */
+/* Records that suspension has ended the attempt under way. */
 static void end_suspended(struct hvd_pass *p)
 {
     p->next.interruptions++;
@@ -514,8 +515,8 @@ static void suspend(struct hvd_pass *p)
     if (!is_known && hvd_attempt_is_under_way(p))
         end_suspended(p);
     show_stopped(p);
-    /* Where the status cannot be written: that spec.suspend is true is as lasting, and that the
-     * attempt which the status shows has ended for it is noted. */
+    /* The status cannot be written, but spec.suspend is as durable, and a mark records that
+     * suspension has ended the attempt. */
     p->is_carried_out = !is_known && p->job->spec.is_suspended && hvd_refusal_of_status(p);
     if (is_known ||
         (p->is_carried_out && (known->attempts <= hvd_job_ended(known) || hvd_mark_note(p))))
@@ -524,8 +525,7 @@ static void suspend(struct hvd_pass *p)
     show_suspension(p);
 }
 
-/* A suspension is carried to its end before the job starts again: nothing of the old start remains.
- */
+/* Completes a suspension before the job starts again: nothing of the old start remains. */
 static void resume(struct hvd_pass *p)
 {
     static const char message[] = "the job is resumed";
@@ -547,8 +547,8 @@ static void resume(struct hvd_pass *p)
     hvd_pass_event(p, "Resumed", message, false);
 }
 
-/* The job was suspended, and is not any more, and no status could say it: its attempt has ended,
- * and it is resumed as if one had. */
+/* Continues after a suspension that is over and that no status recorded: its attempt has ended, and
+ * the job resumes as after a recorded one. */
 static void take_suspension(struct hvd_pass *p, struct hvd_job_status *known)
 {
     if (p->st || p->mark.state != HVD_JOB_SUSPENDED || p->job->spec.is_suspended)
@@ -559,15 +559,15 @@ static void take_suspension(struct hvd_pass *p, struct hvd_job_status *known)
     known->state = p->next.state;
 }
 
-/* Whether the master has ended before its suspension was seen: that is its outcome then. */
+/* Whether the master ended before the operator saw the suspension: then that is its outcome. */
 static bool has_just_ended(struct hvd_pass *p)
 {
     return !hvd_pass_is_stopping(p) && !hvd_altered_is_wrong(p, HVD_KIND_JOB) &&
            hvd_outcome_master(p);
 }
 
-/* What runs of a HorovodJob that is being deleted goes on to its end, which is recorded as always;
- * nothing is begun. */
+/* Lets the running objects of a HorovodJob that is being deleted reach their end, which is recorded
+ * as always; begins nothing. */
 static void wind_down(struct hvd_pass *p)
 {
     if (p->job->spec.is_suspended) {
@@ -593,7 +593,7 @@ static void wind_down(struct hvd_pass *p)
     show_master(p);
 }
 
-/* An end that was carried out, and of which no status says anything yet. */
+/* Processes an end that was carried out, and that no status records yet. */
 static void take_noted(struct hvd_pass *p)
 {
     if (p->next.start_s == 0 && !p->job->spec.is_suspended)
@@ -601,7 +601,7 @@ static void take_noted(struct hvd_pass *p)
     hvd_outcome_noted(p);
 }
 
-/* The event of a suspension that the status has begun, whatever this pass decides. */
+/* Adds the event of a suspension that the status has begun, whatever this pass decides. */
 static void tell_suspension(struct hvd_pass *p)
 {
     if (hvd_str_equal(p->job->status.conditions[HVD_COND_SUSPENDED].message, suspending))
@@ -621,7 +621,7 @@ static void decide(struct hvd_pass *p)
     else if (is_refused(p, message))
         hvd_outcome_fail(p, HVD_REASON_TEMPLATE, message);
     else if (hvd_outcome_late(p))
-        ; /* it has succeeded all the same */
+        ; /* it has succeeded nevertheless */
     else if (p->job->is_deleting)
         wind_down(p);
     else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p)) {
@@ -653,7 +653,8 @@ static bool is_in_trouble(const struct hvd_pass *p)
     return p->pods.troubled || (p->pods.master && p->pods.master->u.pod.trouble);
 }
 
-/* Until when counts alone wait that were written at that time, of a start of that age. */
+/* When counts alone may be written again: they were written at written_ms, for a start of age
+ * age_ms. */
 static int64_t counts_due_ms(const struct hvd_pass *p, int64_t written_ms, int64_t age_ms)
 {
     int64_t every_ms = p->view->n_starting < COUNTS_MAX_MS / COUNTS_JOB_MS
@@ -666,8 +667,8 @@ static int64_t counts_due_ms(const struct hvd_pass *p, int64_t written_ms, int64
 }
 
 /*
- * Until when the first status of a new job waits, because it says no more than that its children
- * were just made: workers that are Ready soon are told of by the next one. 0: it does not wait.
+ * How long the first status of a new job waits. It would report only that the children were just
+ * made; the next one then also reports workers that are Ready soon. 0: it does not wait.
  */
 static int64_t first_due_ms(const struct hvd_pass *p)
 {
@@ -700,8 +701,8 @@ static int64_t status_due_ms(const struct hvd_pass *p)
     return counts_due_ms(p, written_ms, written_ms - p->next.start_s * 1000);
 }
 
-/* Whether this plan makes the first children of a new job, and nothing went wrong so far: they come
- * first, and the status in a plan of its own, for which those of other jobs need not wait. */
+/* Whether this plan makes the first children of a new job, without a problem so far. The children
+ * come first. The status gets its own plan, so that other jobs' children need not wait for it. */
 static bool is_beginning(const struct hvd_pass *p)
 {
     for (size_t i = 0; i < p->plan->n_actions; i++) {
@@ -712,8 +713,8 @@ static bool is_beginning(const struct hvd_pass *p)
     return p->plan->n_actions && p->job->status.state == HVD_JOB_NEW && !p->is_denied;
 }
 
-/* What of the status is news to a user: where the job stands. Counts of workers and texts change
- * with all that happens. */
+/* Hashes the news in the status for users: the state of the job. Counts of workers and texts change
+ * too often. */
 static uint64_t hash_news(const struct hvd_job_status *status)
 {
     const struct hvd_condition *stopped = &status->conditions[HVD_COND_SUSPENDED];
@@ -728,10 +729,10 @@ static uint64_t hash_news(const struct hvd_job_status *status)
 }
 
 /*
- * What the status holds, without its times, which differ each time that somebody undoes it, and
- * without the words of the condition that reports this. Another repair that is contested, and that
- * it begins to report what is not kept, make it another one, which is no repetition. The upper half
- * is of the news in it (denial.h).
+ * Hashes the status without its times, which differ each time that another writer undoes it, and
+ * without the text of the condition that reports this. A further contested repair, or a first
+ * report of lost fields, makes it a new status, not a repetition. The upper half hashes the news
+ * (denial.h).
  */
 static uint64_t hash_status(struct hvd_pass *p)
 {
@@ -755,7 +756,7 @@ static uint64_t hash_status(struct hvd_pass *p)
     return hash_news(&p->next) << HVD_DENIALS_NEWS_SHIFT | hash >> HVD_DENIALS_NEWS_SHIFT;
 }
 
-/* Removes the events, or of those only the ones that are about no repair. */
+/* Removes the events: all, or only those about no repair. */
 static void drop_events(struct hvd_plan *plan, bool is_all)
 {
     for (size_t i = plan->n_actions; i > 0; i--) {
@@ -766,11 +767,10 @@ static void drop_events(struct hvd_plan *plan, bool is_all)
 }
 
 /*
- * What follows from the cluster and the spec alone is carried out also where the status cannot be
- * written: an operator that starts anew decides the same again. Workers go that nobody uses any
- * more, and all that runs of a job whose time is over or whose template is wrong, once the end is
- * noted on the ConfigMap. What only the status would remember is left as it is: the Job of a failed
- * attempt, which tells of the failure that is not counted yet.
+ * Carries out what follows from the cluster and the spec alone, even if the status cannot be
+ * written: a restarted operator decides the same again. Removes idle workers. Once the ConfigMap
+ * records the end, removes all running objects of a job whose time is over or whose template is
+ * wrong. The Job of a failed attempt stays, as evidence of the failure that is not counted yet.
  */
 static void finish_unwritten(struct hvd_pass *p)
 {
@@ -789,8 +789,8 @@ static void finish_unwritten(struct hvd_pass *p)
 }
 
 /*
- * A status that the API server refuses, for a webhook, a policy, missing rights, or an object that
- * an older definition let in: the event is all that a user can see then.
+ * Reports a status that the API server rejects for a webhook, a policy, missing rights, or an
+ * object that an older definition accepted. Then users see only the event.
  */
 static void report_unwritten(struct hvd_pass *p, const struct hvd_failure *known)
 {
@@ -804,7 +804,7 @@ static void report_unwritten(struct hvd_pass *p, const struct hvd_failure *known
         "%s",
         hvd_job_state_str(p->next.state), known->message ? known->message : "");
     hvd_pass_event(p, "StatusNotWritten", message, true);
-    if (!p->st) /* it tells of a write, which it does not wait for */
+    if (!p->st) /* the event reports a write, and does not wait for it */
         p->plan->actions[p->plan->n_actions - 1].repair = HVD_REPAIR_STATUS;
 }
 
@@ -816,8 +816,8 @@ static void add_status(struct hvd_pass *p, struct hvd_action *action)
         p->st = hvd_plan_add(p->plan, action, p->job->namespace, p->job->name);
 }
 
-/* Whether a status whose conditions were not kept is tried again: nothing would be written to a job
- * that has ended, and an operator that starts anew must find them. */
+/* Whether to retry a status whose conditions were not kept. Otherwise a finished job would get no
+ * further write, but a restarted operator must find its conditions. */
 static bool is_kept_anew(struct hvd_pass *p)
 {
     const int64_t due_ms = p->view->status_written_ms + KEPT_MS;
@@ -829,7 +829,7 @@ static bool is_kept_anew(struct hvd_pass *p)
     return p->now_ms >= due_ms;
 }
 
-/* Adds the status patch, behind all that must have happened before it is true. */
+/* Adds the status patch, after all actions that make it true. */
 static void write_status(struct hvd_pass *p)
 {
     struct hvd_write write = {HVD_KIND_HOROVODJOB, p->job->name, HVD_REPAIR_STATUS, 0};
@@ -851,7 +851,8 @@ static void write_status(struct hvd_pass *p)
         finish_unwritten(p);
     hvd_trouble_events(p);
     action.value = write.value = hash_status(p);
-    /* They were written with the same status before, which somebody has undone, or refused. */
+    /* These events came with the same status before, which another writer has undone, or refused.
+     */
     if (hvd_contest_is_repeated(p, &write) ||
         (unwritten && p->is_carried_out && unwritten->value == action.value))
         drop_events(p->plan, false);
@@ -862,7 +863,7 @@ static void write_status(struct hvd_pass *p)
     if (unwritten)
         report_unwritten(p, unwritten);
     add_status(p, &action);
-    /* What only the status makes so is told of when it is written. */
+    /* Events that depend on the status come after it. */
     if (unwritten && !p->is_carried_out)
         hvd_plan_defer_events(p->plan);
 }
@@ -886,8 +887,8 @@ static bool is_view(const struct hvd_view *view)
            view->job->resource_version;
 }
 
-/* Whether the job's children are to stay without it, as its deletion with --cascade=orphan says:
- * the garbage collector takes it off their owner references, and they are its no longer. */
+/* Whether the job's children are to outlive it, because it is deleted with --cascade=orphan: the
+ * garbage collector removes their owner references, and the job no longer owns them. */
 static bool is_let_go(const struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
@@ -900,7 +901,7 @@ static bool is_let_go(const struct hvd_pass *p)
            (is_orphaned || hvd_finalizers_has(p->job->finalizers, HVD_FINALIZER_ORPHAN));
 }
 
-/* What has to be read could not be, which is told of. The job waits, but for its deadline. */
+/* Reports a failed read that the pass needs. The job waits for it, except for its deadline. */
 static void wait_for_read(struct hvd_pass *p, bool has_spec)
 {
     hvd_look_report(p);
@@ -930,8 +931,7 @@ static void act(struct hvd_pass *p)
         drop_events(p->plan, true);
 }
 
-/* Asks for the spec, without which the pass decided nothing that counts, or waits for the next try.
- */
+/* Requests the spec, without which the pass decided nothing that counts, or waits to retry. */
 static void read_spec(struct hvd_pass *p)
 {
     const struct hvd_action action = {.type = HVD_ACTION_READ_SPEC, .kind = HVD_KIND_HOROVODJOB};
@@ -944,7 +944,7 @@ static void read_spec(struct hvd_pass *p)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
 }
 
-/* One pass; HVD_INPROGRESS: it needs the spec, and is to be made again with is_specless. */
+/* Makes one pass. HVD_INPROGRESS: it needs the spec, and must be repeated with is_specless. */
 static hvd_status_t make_pass(const struct hvd_view *view, int64_t now_ms, bool is_specless,
                               struct hvd_plan *out)
 {

@@ -1,5 +1,5 @@
 /*
- * The attempt under way: which Job is its own, whether it has begun, and how it has ended. Pure.
+ * The attempt under way: which Job belongs to it, whether it has begun, and how it ended. Pure.
  */
 #include "operator/core/attempt/attempt.h"
 
@@ -25,8 +25,8 @@ const struct hvd_object *hvd_attempt_job(const struct hvd_pass *p)
                : NULL;
 }
 
-/* A Job of an attempt that is recorded as cleared away belongs to none: somebody has changed its
- * annotation, or the counts. */
+/* A Job of an attempt that is recorded as cleared away belongs to no attempt: another writer
+ * changed its annotation, or the counts. */
 bool hvd_attempt_is_uncleared(const struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];

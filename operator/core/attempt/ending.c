@@ -1,9 +1,8 @@
 /*
- * The words for the end of a pod. What is known of it comes from up to four places, each of which
- * may be empty: the exit code and the reason of a container, which the kubelet or the container
- * runtime writes; reason and message of the pod, which the kubelet writes when it ends the pod
- * itself; the condition DisruptionTarget, which the one writes that has the pod removed. A text
- * says what is known and guesses nothing. Pure.
+ * Describes the end of a pod. Up to four sources describe it, and each may be empty. The kubelet or
+ * the container runtime writes a container's exit code and reason. The kubelet writes the pod's
+ * reason and message when it ends the pod itself. The writer that evicts the pod sets the condition
+ * DisruptionTarget. A text reports what is known and guesses nothing. Pure.
  */
 #include "operator/core/attempt/ending.h"
 
@@ -14,7 +13,7 @@
 
 #define EXTRA_SIZE 640
 
-/* Why the pod had to end, where its own status gives a reason; "" without any. */
+/* The cause of the pod's end if its own status has one; "" without any. */
 static const char *reason_of_pod(const struct hvd_pod_view *pod, char out[EXTRA_SIZE])
 {
     if (pod->disruption)
@@ -32,7 +31,7 @@ static bool has_never_run(const struct hvd_pod_view *pod)
            hvd_str_equal(pod->container_reason, "ContainerCannotRun");
 }
 
-/* What ended the container, unless its exit code says all. */
+/* The cause of the container's end, unless its exit code is the whole cause. */
 static const char *reason_of_container(const struct hvd_pod_view *pod)
 {
     static const char *const silent[] = {"Error", "Completed", "OOMKilled"};

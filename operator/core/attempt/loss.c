@@ -1,12 +1,12 @@
 /*
- * Finds the worker whose loss ends an attempt. The master cannot tell what the API server knows:
- * that a node was drained, that a pod was evicted, that a container was killed for memory. What is
- * told is the most telling of all losses seen at once, because one dead node takes many workers.
- * Everything is judged by the time at which the master started: what happened to a worker before
- * that is of no concern to it. Times have whole seconds; within the second of the start, workers
- * count as lost if they are not those that the master's Job was made for. Nor did the master end
- * for what happened to a worker after its end: whoever looks late, as an operator that starts anew,
- * sees workers that others have removed since, or the operator before it. Pure.
+ * Finds the worker whose loss ends an attempt. The master cannot see what the API server knows: a
+ * drained node, an evicted pod, a container killed for memory. Of several losses the operator
+ * reports the most informative, because one dead node takes many workers.
+ *
+ * The start of the master is the reference: an earlier event in a worker does not concern it. Times
+ * have whole seconds. Within the second of the start, workers count as lost if they are not those
+ * that the master's Job was made for. An event after the master's end did not cause that end. So an
+ * operator that looks late, as after a restart, ignores workers that were removed since. Pure.
  */
 #include "operator/core/attempt/loss.h"
 
@@ -26,12 +26,12 @@
 #include "operator/core/view/text.h"
 #include "operator/core/writes/write.h"
 
-#define SCALED_S 120    /* how long after workers were let go a master may fail for it */
-#define SKEW_S 30       /* by which the clock of a node may be behind */
-#define LAG_S 5         /* how long after the master's end what ended it may show */
-#define RESTARTS_MAX 10 /* about half an hour, as kubelets wait longer from one to the next */
+#define SCALED_S 120    /* a master may fail for the removal of workers this long after it */
+#define SKEW_S 30       /* by so much the clock of a node may be behind */
+#define LAG_S 5         /* the cause of the master's end may become visible this long after it */
+#define RESTARTS_MAX 10 /* about half an hour, as kubelets double the wait between restarts */
 
-/* In the order of what they tell. */
+/* From the least to the most informative. */
 enum loss_type {
     NOT_LOST,
     GONE,
@@ -42,11 +42,11 @@ enum loss_type {
     ENDED,
 };
 
-/* Between which times something must have happened to a worker for the master to end for it. */
+/* The time within which a worker's loss can have ended the master. */
 struct window {
-    int64_t since_s; /* after it */
+    int64_t since_s; /* exclusive */
     int64_t until_s;
-    int64_t ended_s; /* the master; 0: it has not */
+    int64_t ended_s; /* when the master ended; 0: it has not */
 };
 
 struct loss {
@@ -54,12 +54,12 @@ struct loss {
     struct hvd_worker worker;
 };
 
-/* The workers of a group that are there, of those that the master started with. */
+/* The existing workers of a group, of those that the master started with. */
 struct worker_count {
-    int64_t n_started; /* as the Job says */
-    int64_t n_wanted;  /* still */
+    int64_t n_started; /* from the Job's annotation */
+    int64_t n_wanted;  /* of these, how many the job still wants */
     int64_t n_seen;
-    int64_t sum; /* of their ordinals: tells which one is missing if it is a single one */
+    int64_t sum; /* of their ordinals: identifies the missing one if there is exactly one */
 };
 
 bool hvd_loss_is_disruption(const struct hvd_object *pod)
@@ -77,8 +77,9 @@ bool hvd_loss_is_disruption(const struct hvd_object *pod)
 }
 
 /*
- * When the master's own container ended; 0: it has not, as far as is known. The clock of its node
- * may be behind or ahead: it did not start before its pod was made, nor end after its Job.
+ * When the master's own container ended; 0: it has not, or is not known to. The clock of its node
+ * may be behind or ahead. So the start is not before the pod's creation, and the end not after the
+ * Job's.
  */
 static int64_t master_ended_s(const struct hvd_pass *p)
 {
@@ -93,14 +94,14 @@ static int64_t master_ended_s(const struct hvd_pass *p)
     return ended_s == 0 || (failed_s > 0 && failed_s < ended_s) ? failed_s : ended_s;
 }
 
-/* Where the operator looks soon after the master's end, all that it sees may have led to that. */
+/* If the operator looks soon after the master's end, all that it sees may have caused that end. */
 static struct window window_of(const struct hvd_pass *p)
 {
     const struct hvd_object *master = p->pods.master;
     struct window window = {.since_s = master->u.pod.started_s, .until_s = INT64_MAX};
 
-    /* Nodes and the API server have clocks of their own: what was there before the master's pod was
-     * made is not new, whatever the node says. */
+    /* Nodes and the API server have different clocks. A worker that was there before the master's
+     * pod was made is not new, whatever time the node reports. */
     if (window.since_s < master->meta.created_s)
         window.since_s = master->meta.created_s;
     window.ended_s = master_ended_s(p);
@@ -111,16 +112,15 @@ static struct window window_of(const struct hvd_pass *p)
     return window;
 }
 
-/* Whether the workers of the group are being removed, or were, since the master has ended, as the
- * operator does then: an operator that starts anew knows it only where the status could be written.
- */
+/* Whether the group's workers are being removed, or were, since the master ended: the operator does
+ * that then. A restarted operator reads it from the status only if that could be written. */
 static bool is_cleared(const struct hvd_pass *p, size_t group, const struct window *window)
 {
     return window->ended_s > 0 &&
            (hvd_pass_set(p, group) != HVD_CHILD_OURS || p->owners.sets[group]->meta.is_deleting);
 }
 
-/* When the pod failed, where its container does not tell; 0: not known. */
+/* When the pod failed, if its container does not show it; 0: not known. */
 static int64_t failed_s(const struct hvd_object *pod)
 {
     const struct hvd_pod_view *view = &pod->u.pod;
@@ -130,7 +130,8 @@ static int64_t failed_s(const struct hvd_object *pod)
     return pod->meta.is_deleting ? view->deleted_s - view->grace_s : 0;
 }
 
-/* What happened to the worker between these times; of one that is cleared away before the end. */
+/* The worker's loss within the window; for a worker that is cleared away, before the master's
+ * end. */
 static enum loss_type judge(const struct hvd_object *pod, const struct window *window,
                             bool is_cleared)
 {
@@ -153,7 +154,7 @@ static enum loss_type judge(const struct hvd_object *pod, const struct window *w
     return pod->meta.created_s > window->since_s ? REPLACED : NOT_LOST;
 }
 
-/* How many workers of each group the master started with and still should have. */
+/* Counts the workers of each group that the master started with and the job still wants. */
 static void count_started(const struct hvd_pass *p, struct worker_count counts[HVD_JOB_GROUPS_MAX])
 {
     const char *text = p->child[HVD_KIND_JOB]->u.job.workers;
@@ -179,7 +180,7 @@ int64_t hvd_loss_started(const struct hvd_pass *p)
     return n;
 }
 
-/* Adds when and which workers are let go, for the case that the program cannot do without. */
+/* Records when and which workers are removed by scaling, in case the program fails without them. */
 static void put_removal(struct hvd_pass *p, struct hvd_jb *jb, cJSON *annotations,
                         const struct worker_count *counts)
 {
@@ -214,7 +215,7 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     hvd_patch_expect(&jb, meta, &job->meta);
     annotations = hvd_jb_object(&jb, meta, "annotations");
     hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS, text);
-    /* The hash was of all of them. */
+    /* The hash covered all workers, so it is not valid any more. */
     hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS_HASH, NULL);
     if (p->job->spec.is_elastic)
         put_removal(p, &jb, annotations, counts);
@@ -226,7 +227,7 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     return true;
 }
 
-/* A sum, as pods come in any order. */
+/* A sum, because pods come in any order. */
 static uint64_t hash_workers(const struct hvd_pass *p, const struct worker_count *counts)
 {
     struct hvd_worker worker;
@@ -278,7 +279,7 @@ static bool is_more_telling(const struct loss *a, const struct loss *b)
     return a->worker.ordinal < b->worker.ordinal;
 }
 
-/* Since when a pod is gone nobody tells. */
+/* The time at which a pod disappeared is unknown, so this counts only in an open window. */
 static void look_for_missing(const struct hvd_pass *p, const struct worker_count *counts,
                              const struct window *window, struct loss *worst)
 {
@@ -318,7 +319,7 @@ static void find_worst(const struct hvd_pass *p, const struct window *window, st
     look_for_missing(p, counts, window, worst);
 }
 
-/* Whether the workers are not all those that the master's Job was made for. */
+/* Whether the workers differ from those that the master's Job was made for. */
 static bool has_others(const struct hvd_pass *p)
 {
     const uint64_t hash = p->child[HVD_KIND_JOB]->u.job.workers_hash;
@@ -327,13 +328,13 @@ static bool has_others(const struct hvd_pass *p)
     count_started(p, counts);
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
         if (counts[i].n_wanted != counts[i].n_started)
-            return false; /* the user lets some go */
+            return false; /* the user reduces the replicas */
     }
     return hash != 0 && hash != hash_workers(p, counts);
 }
 
-/* What happened within the second of the start. Which of several pods that came then is the new
- * one, nobody can tell. */
+/* Finds a loss within the second of the start. If several pods were created in that second, the
+ * replaced worker cannot be identified. */
 static void find_worst_of_start(const struct hvd_pass *p, struct window window, struct loss *worst)
 {
     const int64_t start_s = window.since_s--;
@@ -398,7 +399,7 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
                     what);
 }
 
-/* Workers of an elastic job that were let go just before its master failed. */
+/* Finds workers of an elastic job that scaling removed just before the master failed. */
 static bool find_removed(const struct hvd_pass *p, struct hvd_worker_failure *out,
                          char text[HVD_LOSS_TEXT_SIZE])
 {

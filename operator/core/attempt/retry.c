@@ -1,14 +1,14 @@
 /*
- * How long a job waits after an attempt that failed, without any pods: what is wrong with a program
- * or a node is seldom better a second later, and each start costs a whole set of workers. The first
- * restart comes at once; each further failure doubles the wait. An attempt whose master ran for ten
- * minutes has done some work: the row of failures begins anew with it. Pure.
+ * The wait of a job between a failed attempt and the next one, during which it has no pods. A
+ * broken program or node is seldom better a second later, and each start costs a whole set of
+ * workers. The first restart comes at once; each further failure doubles the wait. An attempt whose
+ * master ran for ten minutes made progress: the series of failures begins anew with it. Pure.
  */
 #include "operator/core/attempt/retry.h"
 
 #define FIRST_S 10
 #define LONGEST_S 360
-#define ENOUGH_S 600 /* an attempt that ran so long is no start that failed */
+#define ENOUGH_S 600 /* an attempt that ran this long does not count as a failed start */
 
 static int64_t wait_s(int32_t n_failures)
 {
@@ -40,7 +40,7 @@ bool hvd_retry_is_waiting(struct hvd_pass *p)
 {
     int64_t until_s = p->job->status.retry_s;
 
-    /* A clock that was set back makes no wait longer. */
+    /* A clock that was set back must not lengthen the wait. */
     if (p->now_s >= until_s || until_s - p->now_s > LONGEST_S)
         return false;
     hvd_plan_wake(p->plan, until_s * 1000);

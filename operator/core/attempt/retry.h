@@ -8,14 +8,14 @@
 
 /* Within operator/core only. The wait between attempts. */
 
-/* Notes that the attempt under way has failed and another one follows; returns for how many seconds
- * that one has to wait. */
+/* Records that the attempt under way failed and another one follows; returns the seconds before
+ * that one may begin. */
 int64_t hvd_retry_note(struct hvd_pass *p);
 
-/* Whether the next attempt has to wait; wakes at the end of that. */
+/* Whether the next attempt has to wait; if so, wakes when the wait ends. */
 bool hvd_retry_is_waiting(struct hvd_pass *p);
 
-/* Begins the row of failures anew, and ends the wait. */
+/* Starts the series of failures anew, and ends the wait. */
 void hvd_retry_forget(struct hvd_pass *p);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Replicas that change while an attempt runs. The ranks of an attempt are fixed when its master
- * starts. A job with minReplicas is elastic: its program follows the host list, which follows the
+ * Replicas that change while an attempt runs. The start of the master fixes the ranks of an
+ * attempt. A job with minReplicas is elastic: its program follows the host list, which follows the
  * replicas. Any other program would lose a rank to a smaller size, and would not use a larger one.
- * So its attempt keeps the workers it began with, whoever scales the job, and the next attempt has
- * the new size. All decisions of a pass see the held size, as they work on one view. Pure.
+ * So its attempt keeps the workers that it began with, and the next attempt has the new size. All
+ * decisions of a pass use the held size, because they work on one view. Pure.
  */
 #include "operator/core/attempt/scaling.h"
 
@@ -33,7 +33,7 @@ size_t hvd_scaling_read(const char *text, size_t n, int32_t out[])
 
 #define FIELD_SIZE (HVD_CHILD_NAME_MAX + 32)
 
-/* The field that holds the replicas of a group. */
+/* The path of the field with a group's replicas. */
 static void name_field(const struct hvd_job *job, size_t group, char out[FIELD_SIZE])
 {
     if (group == 0)
@@ -78,7 +78,7 @@ static const struct hvd_object *find_master(const struct hvd_view *view, int32_t
     return NULL;
 }
 
-/* Adds what waits of one group to the text. */
+/* Adds the pending change of one group to the text. */
 static void add_text(struct hvd_scaling *scaling, const struct hvd_job *job, size_t group,
                      int32_t from)
 {
@@ -105,9 +105,9 @@ static const struct hvd_object *find_set(const struct hvd_view *view, size_t gro
 }
 
 /*
- * Whether a group began with so many workers. Three tell its size: the spec, its set and the
- * annotation. A user changes the spec alone; where set and spec agree, somebody has changed the
- * annotation.
+ * Whether a group really began with so many workers. Three places record its size: the spec, its
+ * set and the annotation. A user changes only the spec. If set and spec agree, another writer
+ * changed the annotation.
  */
 static bool is_believed(const struct hvd_view *view, size_t group, int32_t started)
 {
@@ -122,8 +122,8 @@ static bool is_believed(const struct hvd_view *view, size_t group, int32_t start
            (started <= wanted || started <= set->u.statefulset.replicas);
 }
 
-/* Reads what the attempt began with into out->groups, and what differs into out->text; the number
- * of all workers, 0 if nothing waits. */
+/* Reads the sizes at the start of the attempt into out->groups, and the differences into out->text.
+ * Returns the number of all workers, 0 if no change is pending. */
 static int64_t compare(const struct hvd_object *master, const struct hvd_view *view,
                        struct hvd_scaling *out)
 {
@@ -169,7 +169,7 @@ const struct hvd_view *hvd_scaling_hold(const struct hvd_view *view, struct hvd_
         out->text[0] = '\0';
         return view;
     }
-    /* What waits may be cut, when many groups change; what to do about it is not. */
+    /* A long list of pending changes may be cut, but not the advice after it. */
     len = strlen(out->text);
     if (len > sizeof(out->text) - sizeof(when))
         len = sizeof(out->text) - sizeof(when);

@@ -1,7 +1,7 @@
 /*
- * The bodies of a job's children. All are owned by the HorovodJob (controller, blockOwnerDeletion),
- * so the garbage collector removes them with it. Nothing here depends on the time or on chance: the
- * same job gives the same bytes. Pure.
+ * The bodies of a job's children. The HorovodJob owns all of them (controller, blockOwnerDeletion),
+ * so the garbage collector removes them with it. Nothing here depends on time or chance: the same
+ * job gives the same bytes. Pure.
  */
 #include "operator/core/children/children.h"
 
@@ -17,8 +17,8 @@
 #include "operator/core/launch/launch.h"
 #include "operator/core/view/hash.h"
 
-/* Appends to the name, which has len bytes; returns how many it has then. Each pass asks for dozens
- * of names. */
+/* Appends to a name of len bytes; returns its new length. A pass builds dozens of names, so this
+ * avoids snprintf. */
 static size_t append(char out[HVD_CHILD_NAME_MAX], size_t len, const char *text)
 {
     const size_t n = strnlen(text, HVD_CHILD_NAME_MAX - 1 - len);
@@ -82,13 +82,13 @@ cJSON *hvd_children_mark(struct hvd_jb *jb, cJSON *parent, const char *key,
     return annotations;
 }
 
-/* Whether children of that kind have annotations of ours. */
+/* Whether children of that kind have the operator's annotations. */
 static bool has_mark(enum hvd_kind kind)
 {
     return kind != HVD_KIND_SECRET && kind != HVD_KIND_SERVICE && kind != HVD_KIND_CONFIGMAP;
 }
 
-/* A child with its metadata; returns metadata. */
+/* Begins a child with its metadata; returns metadata. */
 static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind,
                     const char *name)
 {
@@ -155,8 +155,8 @@ static uint64_t hash_item(struct hvd_jb *jb, const cJSON *item, uint64_t hash)
 }
 
 /*
- * The API server adds the definition's defaults to a spec, also to one that was stored without
- * them, and that suspends no job: a field that holds its default counts as absent.
+ * The API server adds the definition's defaults to a spec, also to one stored without them. That
+ * must not change the hash and restart the job, so a field with its default counts as absent.
  */
 static uint64_t hash_network(struct hvd_jb *jb, const cJSON *network, uint64_t hash)
 {
@@ -181,8 +181,7 @@ static uint64_t hash_slots(struct hvd_jb *jb, const cJSON *spec, uint64_t hash)
     return hash_item(jb, is_auto ? NULL : hvd_json_get(spec, "slotsPerWorker"), hash);
 }
 
-/* Fields that came later count only where they are used: the hash of older specs must not change.
- */
+/* Later fields count only where they are used: the hash of older specs must not change. */
 static uint64_t hash_later_fields(struct hvd_jb *jb, const cJSON *spec, uint64_t hash)
 {
     static const char *const fields[] = {"runMasterAsWorker", "topologyKeys"};
@@ -229,7 +228,7 @@ hvd_status_t hvd_children_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], 
     return jb.failed ? HVD_FAIL(err, HVD_ERR_NOMEM, 0, "hash of the spec") : HVD_OK;
 }
 
-/* A role's pod template under parent["template"]. */
+/* Puts a role's pod template under parent["template"]. */
 static void put_template(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
                          enum hvd_role role)
 {
@@ -237,7 +236,7 @@ static void put_template(struct hvd_jb *jb, cJSON *parent, const struct hvd_chil
     hvd_placement_add(jb, (cJSON *)hvd_json_get(parent, "template"), in, role);
 }
 
-/* What a set notes of its start. */
+/* Records the start of a set in its annotations. */
 static void put_start(struct hvd_jb *jb, cJSON *annotations, const struct hvd_job *job,
                       const char *hash)
 {
@@ -268,7 +267,7 @@ static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
     put_start(jb, hvd_jb_ensure_object(jb, meta, "annotations"), in->job, hash);
 }
 
-/* How many workers of each group the master starts with. */
+/* Records how many workers of each group the master starts with. */
 static void put_workers(struct hvd_jb *jb, cJSON *annotations, const struct hvd_job *job)
 {
     char text[HVD_JOB_GROUPS_MAX * 12] = "";

@@ -1,6 +1,6 @@
 /*
- * The environment of master and workers: that of the launch way, and the job's network interfaces.
- * Pure.
+ * The environment of master and workers: the launch way's variables, and the job's network
+ * interfaces. Pure.
  */
 #include "operator/core/children/environment.h"
 
@@ -37,7 +37,7 @@ static void add(struct hvd_jb *jb, cJSON *env, const char *name, const char *val
     hvd_jb_str(jb, item, "value", value);
 }
 
-/* spec.network.interfaces joined by commas; names only, for programs that know no CIDR. */
+/* Joins spec.network.interfaces by commas; names_only is for programs that know no CIDR. */
 static hvd_status_t join(const cJSON *interfaces, bool names_only, struct hvd_buf *out)
 {
     const cJSON *item = NULL;

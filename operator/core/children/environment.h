@@ -8,12 +8,12 @@
 
 /* Within operator/core only. */
 
-/* Adds to a container what Open MPI, horovodrun and NCCL need for the launch, and to find hosts and
- * interfaces. A variable that the container sets itself stays as it is. */
+/* Adds to a container the variables that Open MPI, horovodrun and NCCL need for the launch, and to
+ * find hosts and interfaces. Keeps a variable that the container sets itself. */
 void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const struct hvd_launch *launch,
                          const cJSON *spec);
 
-/* Adds the variable by which horovodrun knows the file of the container's last words, unless the
+/* Adds the variable that gives horovodrun the file for the container's last words, unless the
  * container has it. Failures stay in jb. */
 void hvd_environment_add_termination_log(struct hvd_jb *jb, cJSON *container);
 

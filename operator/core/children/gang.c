@@ -1,8 +1,8 @@
 /*
  * The PodGroup of a job, for volcano and for scheduler-plugins. Its minResources are the sum of the
- * requests of exactly those workers that minMember counts, in the order of the list of hosts. Other
- * programs add to a PodGroup (defaults, status), so only fields that we set are compared with what
- * we would set; a field that we set once and no more is found by the hash of our own spec. Pure.
+ * requests of exactly those workers that minMember counts, in the order of the host list. Other
+ * programs add to a PodGroup (defaults, status), so the operator compares only the fields that it
+ * sets. The hash of its own spec reveals a field that it no longer sets. Pure.
  */
 #include "operator/core/children/gang.h"
 
@@ -21,7 +21,7 @@
 #define VOLCANO_GROUP "scheduling.k8s.io/group-name"  /* annotation */
 #define PLUGINS_GROUP "scheduling.x-k8s.io/pod-group" /* label */
 #define VOLCANO_SCHEDULER "volcano"
-#define PLUGINS_SCHEDULER "scheduler-plugins-scheduler" /* as its own chart calls it */
+#define PLUGINS_SCHEDULER "scheduler-plugins-scheduler" /* its name in the plugins' own chart */
 
 static const char *const fields[HVD_GANG_FIELDS] = {"minMember", "minResources", "queue",
                                                     "priorityClassName", "scheduleTimeoutSeconds"};
@@ -43,7 +43,7 @@ int64_t hvd_gang_members(const struct hvd_job *job)
     return wanted < job->spec.replicas ? wanted : job->spec.replicas;
 }
 
-/* The PodSpec of the workers of a group, the short form's made under keep. Borrowed. */
+/* The PodSpec of a group's workers; for a short form it is made under keep. Borrowed. */
 static const cJSON *pod_of(struct hvd_jb *jb, cJSON *keep, const cJSON *spec, size_t group)
 {
     const cJSON *item =
@@ -61,7 +61,7 @@ static const cJSON *pod_of(struct hvd_jb *jb, cJSON *keep, const cJSON *spec, si
     return made;
 }
 
-/* The sum over the first n workers; keep owns the names in it. */
+/* Adds the requests of the first n workers; keep owns the names in the sum. */
 static void add_members(struct hvd_requests *sum, struct hvd_jb *jb, cJSON *keep,
                         const struct hvd_child_inputs *in, int64_t n)
 {
@@ -81,7 +81,7 @@ static const char *priority(const cJSON *spec)
     return own ? own : hvd_json_str(spec, "worker.template.spec.priorityClassName");
 }
 
-/* parent["spec"]: what we set of a PodGroup, and nothing else. */
+/* Puts parent["spec"], with only the fields of a PodGroup that the operator sets. */
 static cJSON *put_spec(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in)
 {
     struct hvd_requests sum = {0};
@@ -105,7 +105,7 @@ static cJSON *put_spec(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_
     return spec;
 }
 
-/* 3, 3.0 and 3e0 are one number; one that no integer holds is told apart by its bits. */
+/* 3, 3.0 and 3e0 are one number; the bits identify one that no integer holds. */
 static uint64_t hash_number(double value)
 {
     int64_t number;
@@ -117,7 +117,7 @@ static uint64_t hash_number(double value)
     return hvd_hash_number(HVD_HASH_START, number);
 }
 
-/* Of a scalar its value; of an object its members, in whatever order. 0: there is none. */
+/* Hashes the value of a scalar, or the members of an object in any order. 0: there is none. */
 static uint64_t hash_of(const cJSON *item)
 {
     const cJSON *member = NULL;
@@ -163,7 +163,8 @@ void hvd_gang_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd
     put_hash(jb, meta, own, text);
 }
 
-/* The steps for the spec. Each field is replaced as a whole: minResources may lose members. */
+/* Adds the steps for the spec. Each replaces a whole field, because minResources may lose
+ * members. */
 static void patch_fields(struct hvd_jb *jb, cJSON *patch, const cJSON *spec,
                          const uint64_t is[HVD_GANG_FIELDS])
 {
@@ -187,7 +188,7 @@ static void patch_fields(struct hvd_jb *jb, cJSON *patch, const cJSON *spec,
     }
 }
 
-/* The step for the annotation with the hash, which meta holds. */
+/* Adds the step for the annotation in meta that holds the hash. */
 static void patch_hash(struct hvd_jb *jb, cJSON *patch, const cJSON *meta, bool has_hash)
 {
     const cJSON *annotations = hvd_json_get(meta, "annotations");

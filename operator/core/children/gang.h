@@ -15,24 +15,24 @@
 /* The kind of PodGroup; HVD_N_KINDS without a gang scheduler. settings may be NULL. */
 enum hvd_kind hvd_gang_kind(const struct hvd_settings *settings);
 
-/* How many workers are placed together: scheduling.minAvailable, else what the job needs to start.
- * Never more than there are. */
+/* How many workers the gang scheduler places together: scheduling.minAvailable, else what the job
+ * needs to start. At most the number of workers. */
 int64_t hvd_gang_members(const struct hvd_job *job);
 
 /* Adds spec and annotation to a PodGroup under construction. */
 void hvd_gang_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd_child_inputs *in);
 
-/* Makes the pods of a worker template members of the job's group. Nothing without a gang. */
+/* Makes the pods of a worker template members of the job's group. Does nothing without a gang. */
 void hvd_gang_join(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in);
 
 /*
- * The JSON patch that turns a PodGroup of ours into what it should be; *out is NULL if it is that
- * already, else the caller's to hvd_free. HVD_ERR_NOMEM.
+ * The JSON patch that corrects a PodGroup of ours. *out is NULL if nothing differs, else the
+ * caller's to hvd_free. HVD_ERR_NOMEM.
  */
 hvd_status_t hvd_gang_patch(const struct hvd_child_inputs *in, const struct hvd_object *group,
                             char **out, struct hvd_err *err);
 
-/* The hashes of a PodGroup's fields that are ours, for its projection. */
+/* Hashes the operator's fields of a PodGroup, for its projection. */
 void hvd_gang_observe(const cJSON *spec, uint64_t fields[HVD_GANG_FIELDS]);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * The files of the ConfigMap J-hosts. Host names are J-worker-N.J: they resolve by the search path
- * of the pod's namespace, whatever the cluster's domain is, and match known_hosts; or the pods'
- * addresses. The master that runs ranks stands first, under the name that its own /etc/hosts holds:
- * only the master looks it up, and it starts before a cluster's DNS knows it. Pure.
+ * The files of the ConfigMap J-hosts. Hosts are the pods' addresses, or names J-worker-N.J. The
+ * names resolve by the search path of the pod's namespace, whatever the cluster's domain is, and
+ * match known_hosts. A master that runs ranks is the first host, under the name in its own
+ * /etc/hosts: only the master looks that name up, and it starts before a cluster's DNS has it.
+ * Pure.
  */
 #include "operator/core/children/hosts.h"
 
@@ -21,7 +22,7 @@
 
 static const char *const files[] = {"hostfile", "hosts", "discover_hosts.sh", HVD_LAUNCH_FILE};
 
-/* A constant, however many hosts there are. */
+/* A constant, whatever the number of hosts. */
 static const char discover_hosts[] =
     "#!/bin/sh\n"
     "# Prints host:slots for each line of the hostfile beside it.\n"
@@ -31,13 +32,13 @@ static const char discover_hosts[] =
     "  echo \"$host:${slots#slots=}\"\n"
     "done <hostfile\n";
 
-/* How a file writes its hosts. */
+/* The format of hosts in a file. */
 struct style {
     const char *between; /* host and slots */
     const char *after;
     const char *separator; /* before every host but the first */
-    bool has_brackets;     /* around an address that holds colons */
-    size_t max;            /* a longer list is left empty */
+    bool has_brackets;     /* around an address that has colons */
+    size_t max;            /* a longer list is written as an empty one */
 };
 
 struct list {

@@ -1,6 +1,6 @@
 /*
- * Whose a child is: the job's whose uid its controller has. Its metadata may be edited, though:
- * what the job has made stays its own as long as something else tells it. Pure.
+ * Decides which job owns a child: the one whose uid its controller reference has. Other writers may
+ * edit that metadata, though, so a job keeps a child that other evidence identifies. Pure.
  */
 #include "operator/core/children/owner.h"
 
@@ -59,7 +59,7 @@ static bool has_our_annotation(const struct hvd_object *child)
     }
 }
 
-/* Whether the operator has noted the object, by its uid, as one of this job. */
+/* Whether the operator has recorded the object's uid as one of this job. */
 static bool is_noted(const struct hvd_job *job, const struct hvd_object *child)
 {
     return (child->meta.noted && hvd_str_equal(child->meta.made_for, job->uid)) ||
@@ -67,8 +67,8 @@ static bool is_noted(const struct hvd_job *job, const struct hvd_object *child)
             hvd_str_equal(child->meta.uid, job->status.master_uid));
 }
 
-/* One that does not tell is an older operator's, and has to have its labels: of those that are as
- * old as the job, some may be of a job of this name that was deleted in that second. */
+/* A child without the job's uid is an older operator's, and must have its labels. If it is as old
+ * as the job, it may belong to a job of this name that was deleted in the same second. */
 static bool is_made_for(const struct hvd_job *job, const struct hvd_object *child)
 {
     if (child->meta.made_for)

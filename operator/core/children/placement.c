@@ -1,7 +1,7 @@
 /*
- * Where pods run: priority, network of the node, gang. Applied to a template after everything else,
- * as what a controller that queues jobs has put into it (node selectors, tolerations, scheduling
- * gates) is part of the template and stays. Pure.
+ * Decides where pods run: priority, network of the node, gang. Applied to a template last. Entries
+ * of a controller that queues jobs (node selectors, tolerations, scheduling gates) are part of the
+ * template and stay. Pure.
  */
 #include "operator/core/children/placement.h"
 
@@ -16,7 +16,7 @@ static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, cons
         hvd_jb_str(jb, object, key, value);
 }
 
-/* For containers with a command of their own. */
+/* Sets the variable for containers with a command of their own. */
 static void add_port(struct hvd_jb *jb, cJSON *container, const struct hvd_job *job)
 {
     const char *const variable_name = hvd_launch_of(job)->port_variable;

@@ -1,7 +1,7 @@
 /*
  * Arithmetic of resource quantities. A text is digits, with a point or without, and a suffix: a
  * power of 1000 (n u m k M G T P E), of 1024 (Ki ... Ei), or an exponent (e3). The digits become
- * one integer of at most 19 digits and a power of ten; what does not fit is rounded up. Pure.
+ * one integer of at most 19 digits and a power of ten; excess digits round up. Pure.
  */
 #include "operator/core/children/quantity.h"
 
@@ -17,7 +17,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-/* digits * 10^power * 2^shift, and a little more if something was cut off. */
+/* digits * 10^power * 2^shift, and a little more if digits were cut off. */
 struct parts {
     uint64_t digits;
     int power;
@@ -27,7 +27,7 @@ struct parts {
 
 static const struct hvd_quantity largest = {INT64_MAX, 0};
 
-/* Digits and point; the place behind them, NULL if there is no digit. */
+/* Reads digits and point; returns the place after them, NULL without a digit. */
 static const char *read_digits(const char *at, struct parts *out)
 {
     int n = 0, n_kept = 0;
@@ -51,7 +51,7 @@ static const char *read_digits(const char *at, struct parts *out)
     return n > 0 ? at : NULL;
 }
 
-/* "e3", "E-3"; false for another text. */
+/* Reads "e3", "E-3"; false for another text. */
 static bool read_exponent(const char *at, struct parts *out)
 {
     int sign = 1, value = 0;
@@ -98,7 +98,7 @@ static struct hvd_quantity from_wide(wide whole, wide nano)
     return (struct hvd_quantity){(int64_t)whole, (int32_t)(nano % NANO)};
 }
 
-/* For a power below 0: divides, in two steps, as one would need more than 128 bits. */
+/* Divides for a power below 0, in two steps, because one step would need more than 128 bits. */
 static struct hvd_quantity divide(const struct parts *p, wide value)
 {
     wide divisor = 1, rest, nano;

@@ -7,8 +7,8 @@
 #include <cjson/cJSON.h>
 
 /*
- * Amounts of resources as Kubernetes writes them: "500m", "1Gi", "1.5", "2e3". Exact to a
- * billionth, rounded up beyond; what is too large stays at the largest amount. Never negative.
+ * Amounts of resources in Kubernetes' notation: "500m", "1Gi", "1.5", "2e3". Exact to a billionth,
+ * and rounded up beyond. Larger values saturate at the largest amount. Never negative.
  */
 struct hvd_quantity {
     int64_t whole;
@@ -17,7 +17,7 @@ struct hvd_quantity {
 
 #define HVD_QUANTITY_SIZE 32
 
-/* Reads a text or a number. False, and *out untouched, for anything that is no quantity. */
+/* Reads a text or a number. Returns false, with *out untouched, for anything else. */
 bool hvd_quantity_read(const cJSON *item, struct hvd_quantity *out);
 
 /* a + b. */

@@ -1,7 +1,7 @@
 /*
- * What a pod needs, by the scheduler's own rule: containers run together, so their requests add up;
- * init containers run one after another, so the largest counts; sidecars (init containers that
- * always restart) stay, so they count with all that start after them. Pure.
+ * The resources that a pod needs, by the scheduler's own rule. Containers run together, so their
+ * requests add up. Init containers run one after another, so the largest counts. Sidecars (init
+ * containers that always restart) stay, so they count with all that start after them. Pure.
  */
 #include "operator/core/children/requests.h"
 
@@ -53,7 +53,7 @@ static void raise_to(struct hvd_requests *top, const struct hvd_requests *other)
     }
 }
 
-/* The requests of a ResourceRequirements, limits where there are none. */
+/* Adds the requests of a ResourceRequirements, or its limits where it has no requests. */
 static void add_resources(struct hvd_requests *sum, const cJSON *resources)
 {
     const cJSON *requests = hvd_json_get(resources, "requests");
@@ -77,7 +77,7 @@ static bool is_sidecar(const cJSON *container)
     return policy && strcmp(policy, "Always") == 0;
 }
 
-/* The sum over containers, and the largest moment of the initialization. */
+/* Adds the sum over containers, or the peak of the initialization. */
 static void add_containers(struct hvd_requests *sum, const cJSON *pod)
 {
     struct hvd_requests sidecars = {0}, top = {0};
@@ -100,7 +100,7 @@ static void add_containers(struct hvd_requests *sum, const cJSON *pod)
     raise_to(sum, &top);
 }
 
-/* What the pod as a whole requests replaces the sum over its containers. */
+/* The requests of the pod as a whole replace the sum over its containers. */
 static void replace(struct hvd_requests *sum, const cJSON *resources)
 {
     struct hvd_requests own = {0};

@@ -10,9 +10,9 @@
 
 /* Within operator/core only. Sums of resource requests. */
 
-#define HVD_REQUESTS_MAX 64 /* resources by name; a sum leaves out further ones */
+#define HVD_REQUESTS_MAX 64 /* resources by name; a sum omits further ones */
 
-/* Zeroed: nothing. Names are borrowed from the documents that were added. */
+/* Zeroed: an empty sum. Names are borrowed from the documents that were added. */
 struct hvd_requests {
     struct {
         const char *name;
@@ -22,9 +22,9 @@ struct hvd_requests {
 };
 
 /*
- * Adds n times what the scheduler counts for a pod of this PodSpec: its containers and sidecars
- * together, or a moment of its initialization if that needs more, and the overhead. A limit stands
- * for a request that is not made.
+ * Adds n times the resources that the scheduler counts for a pod of this PodSpec. They are its
+ * containers and sidecars together, or the peak of its initialization if that is more, and the
+ * overhead. A limit replaces a missing request.
  */
 void hvd_requests_add_pod(struct hvd_requests *sum, const cJSON *pod, int64_t n);
 

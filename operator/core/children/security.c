@@ -1,8 +1,8 @@
 /*
- * Security defaults of a pod template: what Pod Security "restricted" asks for, wherever the
- * template is silent. Nothing that a template says is overridden, and no default is added that
- * contradicts it: the API server or the kubelet would refuse the pod for a field that the user has
- * not written. One that chooses root keeps what the launch needs of root. Pure.
+ * Security defaults of a pod template: the rules of Pod Security "restricted", wherever the
+ * template leaves them open. The operator overrides nothing in the template and adds no default
+ * that contradicts it: the API server or the kubelet would reject the pod for a field that the user
+ * has not written. A template that chooses root keeps what the launch needs of root. Pure.
  */
 #include "operator/core/children/security.h"
 
@@ -10,7 +10,7 @@
 
 #define FS_GROUP 1000
 
-/* Whether this security context asks for root. */
+/* Whether this security context requests root. */
 static bool asks_for_root(const cJSON *context)
 {
     return hvd_json_int(context, "runAsUser", -1) == 0 ||
@@ -48,9 +48,9 @@ static bool adds_capability(const cJSON *context, const char *const *names, size
 }
 
 /*
- * What the context leaves open. The API server refuses allowPrivilegeEscalation false beside
- * privileged and beside CAP_SYS_ADMIN, both of which imply true; dropping ALL would take back what
- * adding ALL gives. privileged makes capabilities meaningless.
+ * Sets what the context leaves open. The API server rejects allowPrivilegeEscalation false together
+ * with privileged or CAP_SYS_ADMIN, both of which imply true. Dropping ALL would undo an added ALL.
+ * With privileged, capabilities have no effect.
  */
 static void context_defaults(struct hvd_jb *jb, cJSON *context)
 {
@@ -71,7 +71,7 @@ static void context_defaults(struct hvd_jb *jb, cJSON *context)
 
 static const char *const lists[] = {"initContainers", "containers"};
 
-/* Whether a container chooses root in a pod that does not. */
+/* Whether a container requests root in a pod that does not. */
 static bool has_root_container(const cJSON *pod)
 {
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -86,7 +86,7 @@ static bool has_root_container(const cJSON *pod)
     return false;
 }
 
-/* is_each: the containers say one by one that they are not root's, as the pod cannot. */
+/* is_each: each container declares that it does not run as root, as the pod cannot. */
 static void container_defaults(struct hvd_jb *jb, const cJSON *pod, bool is_each)
 {
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -113,7 +113,7 @@ void hvd_security_defaults(struct hvd_jb *jb, cJSON *pod)
                    !asks_for_root(hvd_json_get(pod, "securityContext"));
     cJSON *context;
 
-    if (os && strcmp(os, "windows") == 0) /* the API server refuses these fields there */
+    if (os && strcmp(os, "windows") == 0) /* the API server rejects these fields for Windows */
         return;
     container_defaults(jb, pod, is_each);
     context = hvd_jb_ensure_object(jb, pod, "securityContext");

@@ -1,8 +1,8 @@
 /*
- * The pod templates of master and workers. The short form is turned into a template first, so that
- * both forms take one way from there: labels, role container (mounts, environment, launch), pod.
- * What the user wrote wins over every default; what has an unexpected type is left for the API
- * server to refuse. Pure.
+ * The pod templates of master and workers. The short form becomes a template first, so that both
+ * forms share one path: labels, role container (mounts, environment, launch), pod. The user's
+ * values win over every default. Values of an unexpected type are left for the API server to
+ * reject. Pure.
  */
 #include "operator/core/children/template.h"
 
@@ -76,8 +76,7 @@ static cJSON *role_container(const cJSON *pod, const char *role)
     return cJSON_IsArray(containers) ? containers->child : NULL;
 }
 
-/* Whether the root is read-only and nothing is mounted at /tmp, which the launch and Open MPI write
- * to. */
+/* Whether the root is read-only and /tmp has no mount: the launch and Open MPI write there. */
 static bool needs_tmp(const cJSON *container)
 {
     const cJSON *mount = NULL;
@@ -121,7 +120,8 @@ static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, cons
         hvd_jb_str(jb, object, key, value);
 }
 
-/* The last lines of an init container that fails are a part of what a user reads of its pod. */
+/* Users read the last lines of a failed init container, so its termination message falls back to
+ * its log. */
 static void complete_init(struct hvd_jb *jb, cJSON *pod)
 {
     cJSON *container = NULL;
@@ -172,7 +172,7 @@ static void add_labels(struct hvd_jb *jb, cJSON *template, const struct hvd_chil
         hvd_jb_str(jb, labels, HVD_LABEL_GROUP, in->job->spec.groups[in->group].name);
 }
 
-/* Names the role's container where its own name does not: others may be put before it. */
+/* Records the role's container if its name is not the role's, because others may precede it. */
 static void name_container(struct hvd_jb *jb, cJSON *template, const cJSON *container,
                            enum hvd_role role)
 {

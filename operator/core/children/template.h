@@ -13,9 +13,9 @@
 #define HVD_HOSTS_DIR "/etc/horovod/hosts"
 
 /*
- * The pod template of a role (for workers, of the group in) under parent["template"]: the user's,
- * or the short form's, with labels, mounts, environment, probes and security defaults added where
- * the user has set nothing. Failures are remembered in jb.
+ * Builds the pod template of a role (for workers, of the group in) under parent["template"]. It is
+ * the user's, or the short form's, with labels, mounts, environment, probes and security defaults
+ * where the user set none. Failures are remembered in jb.
  */
 void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
                         enum hvd_role role);

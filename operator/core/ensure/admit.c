@@ -1,7 +1,7 @@
 /*
- * What must be there before a job's workers are made: a port of its own on the nodes' network, and
- * the group in which a gang scheduler places them. The port is written to the status before
- * anything is made with it, so that a restart finds it and no other job gets it. Pure.
+ * The prerequisites of a job's workers: a port of its own on the nodes' network, and the group in
+ * which a gang scheduler places them. The port goes into the status before anything uses it, so
+ * that a restart finds it and no other job gets it. Pure.
  */
 #include "operator/core/ensure/admit.h"
 
@@ -23,7 +23,7 @@ bool hvd_admit_port(struct hvd_pass *p)
         return true;
     if (p->view->free_port == 0) {
         hvd_trouble_report(p, "NoFreePort", hvd_launch_of(p->job)->no_port);
-        return false; /* the shell reconciles it again when one is */
+        return false; /* the shell reconciles the job again when a port is free */
     }
     p->next.launch_port = p->view->free_port;
     p->is_urgent = true;
@@ -39,7 +39,7 @@ bool hvd_admit_gang(struct hvd_pass *p)
 
     if (kind == HVD_N_KINDS || !settings->is_gang_missing)
         return true;
-    /* What runs goes on. */
+    /* A running job continues. */
     if (hvd_pass_child(p, HVD_KIND_STATEFULSET) == HVD_CHILD_OURS &&
         set->u.statefulset.replicas > 0)
         return true;

@@ -5,16 +5,16 @@
 
 #include "operator/core/pass/pass.h"
 
-/* Within operator/core only. What must be there before workers are. */
+/* Within operator/core only. The prerequisites of workers. */
 
-/* Whether the job has the port that it needs; chooses one if not, which is then to be written
- * before anything else. */
+/* Whether the job has the port that it needs. If not, chooses one, which the status must hold
+ * before any other write. */
 bool hvd_admit_port(struct hvd_pass *p);
 
-/* Whether a gang scheduler, if there is to be one, can be asked to place workers. */
+/* Whether the gang scheduler, if one is configured, can place workers. */
 bool hvd_admit_gang(struct hvd_pass *p);
 
-/* Removes the PodGroup of a job that has no workers any more, or soon will have none. */
+/* Removes the PodGroup of a job that has no workers, or soon will have none. */
 void hvd_admit_release(struct hvd_pass *p);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What others changed and the operator does not repair while the job runs, as a part of what the
- * condition WorkersReady reports: a list of hosts that was made immutable, and the template of
- * running workers. Pure.
+ * Changes by other writers that the operator does not repair while the job runs, as a part of the
+ * condition WorkersReady: a host list that was made immutable, and the template of running workers.
+ * Pure.
  */
 #include "operator/core/ensure/drift.h"
 
@@ -9,11 +9,11 @@
 #include "operator/core/view/projection.h"
 #include "operator/core/view/text.h"
 
-#define LAG_S 30 /* by which the watch of StatefulSets may be behind the one of pods */
+#define LAG_S 30 /* the watch of StatefulSets may be so much behind the one of pods */
 
 /*
- * Whether a worker of the set was made from another template than the set has. The operator changes
- * a template only while its set has no pods, so somebody else did.
+ * Whether a worker was made from another template than its set has. The operator changes a template
+ * only while its set has no pods, so another writer did.
  */
 static bool has_other_template(struct hvd_pass *p, const struct hvd_object *set)
 {

@@ -8,8 +8,8 @@
 
 /* Within operator/core only. */
 
-/* Describes what others changed and stays so while the job runs; false, and out untouched, if
- * nothing. */
+/* Describes a change by another writer that stays while the job runs; false, with out untouched, if
+ * there is none. */
 bool hvd_drift_describe(struct hvd_pass *p, char *out, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The children of a job that is to run, each made when it is missing and repaired where it differs.
- * Foreign objects are never touched. The template of a StatefulSet is replaced only while it has no
- * pods: a running job never gets workers of two kinds. Pure.
+ * The children of a job that is to run: created when missing, repaired when they differ. The
+ * operator never touches foreign objects. It replaces the template of a StatefulSet only while the
+ * set has no pods: a running job never gets workers of two kinds. Pure.
  */
 #include "operator/core/ensure/ensure.h"
 
@@ -39,7 +39,7 @@
 #define TOLD_AGAIN_MS 1000
 #define TOLD_TWICE 2
 
-/* A child of the job: which, and how it stands. */
+/* A child of the job and its state. */
 struct child {
     enum hvd_kind kind;
     size_t group; /* of a StatefulSet */
@@ -107,7 +107,7 @@ static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZ
     (void)snprintf(out, TOLD_SIZE, "%016" PRIx64 "-%d-%" PRId64, hash, stage, at_ms);
 }
 
-/* Whether a ConfigMap can hold the list; NULL after a failure does not fit. */
+/* Whether a ConfigMap can hold the list; NULL, after a failure, does not fit. */
 static bool fits(struct hvd_pass *p, const cJSON *data)
 {
     size_t size = hvd_hosts_size(data);
@@ -149,8 +149,8 @@ static void create(struct hvd_pass *p, const struct child *child)
         in.workers_hash = hvd_loss_workers_hash(p);
     }
     in.spec = hvd_pass_spec(p);
-    /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. Where one
-     * was denied, one write is enough to learn whether it still is. */
+    /* The set's pods mount the Secret and the ConfigMap, and kubelets retry a failed mount late.
+     * While a write is denied, one request is enough to find out whether it still is. */
     action.waits = child->kind == HVD_KIND_STATEFULSET || is_any_denied(p);
     if (action.waits && p->is_child_held)
         return;
@@ -162,7 +162,7 @@ static void create(struct hvd_pass *p, const struct child *child)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, child->name);
 }
 
-/* A merge patch of the object as it is known. */
+/* Begins a merge patch of the object at its known version. */
 static cJSON *merge_patch(struct hvd_jb *jb, const struct hvd_object *object)
 {
     cJSON *root = hvd_jb_root(jb);
@@ -171,7 +171,7 @@ static cJSON *merge_patch(struct hvd_jb *jb, const struct hvd_object *object)
     return root;
 }
 
-/* Sends a merge patch, which is deleted, that sets the field to the value. */
+/* Sends a merge patch, and deletes it. */
 static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
                        cJSON *root, const struct hvd_patch *what)
 {
@@ -183,8 +183,8 @@ static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_o
 }
 
 /*
- * Replaces what stands at the path by root["value"], which never differs, and deletes root. A merge
- * patch could not remove what others have added there.
+ * Replaces the value at the path by root["value"], and deletes root. The value is constant. A merge
+ * patch could not remove what others added there.
  */
 static void replace(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
                     cJSON *root, const char *path, enum hvd_repair repair)
@@ -247,7 +247,7 @@ static void ensure_replicas(struct hvd_pass *p, const struct hvd_object *set, in
     send_patch(p, &jb, set, root, &patch);
 }
 
-/* Whether the set is of a group that the spec has. */
+/* Whether the set belongs to a group of the spec. */
 static bool is_wanted(const struct hvd_pass *p, const struct hvd_object *set)
 {
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
@@ -288,7 +288,7 @@ bool hvd_ensure_no_workers(struct hvd_pass *p)
     return is_down;
 }
 
-/* Starts a set without pods again, with the template of today: it may have changed meanwhile. */
+/* Starts a set without pods again, with the current template, which may have changed meanwhile. */
 static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t group)
 {
     const struct hvd_child_inputs in = {.job = p->job,
@@ -307,7 +307,7 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
         hvd_write_patch(p, set, &patch);
 }
 
-/* Whether the child is there by which master and workers know each other. */
+/* Whether the child exists that the launch needs for master and workers to trust each other. */
 static bool can_launch(const struct hvd_pass *p)
 {
     return hvd_pass_child(p, hvd_launch_of(p->job)->child) == HVD_CHILD_OURS;
@@ -315,14 +315,14 @@ static bool can_launch(const struct hvd_pass *p)
 
 static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
 {
-    /* Pods that come before their Secret would try the mount again late. */
+    /* Pods that precede their Secret would retry the mount late. */
     bool has_keys = can_launch(p);
 
     repair_strategy(p, set);
     hvd_fields_repair_set(p, set);
     if (p->st || (set->u.statefulset.replicas == 0 && !has_keys))
         return;
-    /* Other sets may have pods: those of the same start, where not all could be started at once. */
+    /* Other sets may already have pods of the same start, if not all could be started at once. */
     if (set->u.statefulset.replicas == 0 && p->pods.n_of[group] == 0)
         restart_set(p, set, group);
     else
@@ -333,7 +333,7 @@ static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
 {
     const struct hvd_child_inputs in = {
         .job = p->job, .spec = hvd_pass_spec(p), .settings = p->view->settings};
-    /* What it is to be follows from the spec. */
+    /* The spec determines its content. */
     struct hvd_patch patch = {
         .repair = HVD_REPAIR_GANG, .value = (uint64_t)p->job->generation, .is_json_patch = true};
 
@@ -351,7 +351,7 @@ bool hvd_ensure_is_outdated(struct hvd_pass *p)
     const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
     char hash[HVD_HASH_SIZE];
 
-    /* The first generation has one spec only, whatever a webhook makes of the hash. */
+    /* In its first generation the job has had one spec only, even if a webhook changed the hash. */
     if (p->job->generation == p->job->status.observed_generation || p->job->generation == 1 ||
         hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS || !set->u.statefulset.spec_hash)
         return false;
@@ -375,7 +375,7 @@ static void ensure_child(struct hvd_pass *p, const struct child *child)
     case HVD_CHILD_OURS:
         break;
     }
-    /* Of one that is to get its owner reference back first nothing else may be read (shape.h). */
+    /* While the owner reference is missing, no other field of the object was read (shape.h). */
     if (child->kind != HVD_KIND_STATEFULSET && hvd_owner_is_lost(p->job, child->object))
         return;
     if (child->kind == HVD_KIND_SERVICE)
@@ -393,8 +393,8 @@ static void ensure(struct hvd_pass *p, enum hvd_kind kind)
     ensure_child(p, &child);
 }
 
-/* Whether workers made now would mount keys or a list that are about to go, perhaps those of a job
- * of this name that was deleted. */
+/* Whether new workers would mount keys or a list that are about to go, perhaps those of a deleted
+ * job of this name. */
 static bool is_mount_leaving(const struct hvd_pass *p)
 {
     return hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING &&
@@ -402,7 +402,7 @@ static bool is_mount_leaving(const struct hvd_pass *p)
             hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_WAIT);
 }
 
-/* Whether the set is there and is to have pods: it makes and adopts them already. */
+/* Whether the set exists and wants pods: it then already makes and adopts them. */
 static bool has_pods_wanted(const struct child *child)
 {
     return child->state == HVD_CHILD_OURS && child->object->u.statefulset.replicas > 0;
@@ -431,11 +431,12 @@ void hvd_ensure_children(struct hvd_pass *p)
     ensure(p, hvd_launch_of(p->job)->child);
     ensure(p, HVD_KIND_SERVICE);
     ensure(p, HVD_KIND_CONFIGMAP);
-    /* A job that runs goes on without the group that the API server does not know any more. */
+    /* A running job continues without the PodGroup if the API server does not serve that kind any
+     * more. */
     if (hvd_admit_gang(p) && hvd_gang_kind(settings) != HVD_N_KINDS && !settings->is_gang_missing)
         ensure(p, hvd_gang_kind(settings));
-    /* Workers would mount a foreign Secret or list of that name. A job with pods of others in the
-     * way of its workers has all other children. */
+    /* A blocked job gets no workers: they would mount a foreign Secret or list of that name. If
+     * foreign pods have names of its workers, it still gets all other children. */
     if (!p->is_blocked)
         ensure_sets(p);
 }
@@ -460,7 +461,7 @@ static bool is_published(struct hvd_pass *p)
     return data && map->u.configmap.data_hash == hvd_hosts_hash(data);
 }
 
-/* How many hosts the list should have. */
+/* The number of hosts that the list should have. */
 static int32_t n_hosts(const struct hvd_pass *p)
 {
     return (int32_t)p->pods.n_ready + (p->job->spec.is_master_worker ? 1 : 0);
@@ -476,14 +477,15 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     struct hvd_jb jb = {0};
     cJSON *root;
 
-    /* Somebody has removed the list of a job without workers: it will begin with all of them. */
+    /* Another writer removed the list of a job without workers: the new list begins with all of
+     * them. */
     if (p->next.hosts > n_hosts(p) && p->pods.n_workers == 0 &&
         hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_MISSING)
         p->next.hosts = n_hosts(p);
     if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS)
         return;
-    /* Nobody reads the list of a job that still starts: it begins with all workers, so that it need
-     * not be written again when they are Ready. */
+    /* A starting job has no reader of the list. It begins with all workers, so that it need not be
+     * written again when they are Ready. */
     if (!is_enough(p) && p->pods.n_masters == 0 && n_hosts(p) >= p->next.hosts && is_starting)
         return;
     if (is_published(p)) {
@@ -498,17 +500,17 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     patch.value = hvd_hosts_hash(hvd_list_ready(p));
     root = merge_patch(&jb, map);
     hvd_jb_copy(&jb, root, "data", hvd_list_ready(p));
-    /* The API server refuses a file that is in data and in binaryData. */
+    /* The API server rejects a file that is in data and in binaryData. */
     if (map->u.configmap.is_shadowed)
         hvd_hosts_put_removals(&jb, hvd_jb_object(&jb, root, "binaryData"));
     send_patch(p, &jb, map, root, &patch);
 }
 
 /*
- * A list that somebody made immutable cannot change any more, and kubelets do not look at it again
- * while a pod on their node mounts it. It is made anew while the job has no pods; a job that waits
- * for its list without a master gives its workers up for that, a running master keeps the old one.
- * True while the job must have no workers for it.
+ * A list that another writer made immutable cannot change any more, and kubelets do not reread it
+ * while a pod on their node mounts it. The operator makes it anew while the job has no pods. A job
+ * without a master that waits for its list gives up its workers for that; a running master keeps
+ * the old list. True while the job must have no workers for this reason.
  */
 bool hvd_ensure_list_thaws(struct hvd_pass *p)
 {
@@ -531,7 +533,7 @@ bool hvd_ensure_list_thaws(struct hvd_pass *p)
     return true;
 }
 
-/* The stage (0, 1, 2) to which the pod was told of the published list, and when. */
+/* The stage (0, 1, 2) that the pod's annotation records for the published list, and its time. */
 static int told_stage(const char *seen, uint64_t hash, int64_t *at_ms)
 {
     char *end = NULL;
@@ -586,7 +588,7 @@ void hvd_ensure_master(struct hvd_pass *p)
         hvd_held_release(p, child.object);
         hvd_fields_repair_job(p, child.object);
     }
-    /* Without the Secret the workers were made with, it could not reach them. */
+    /* Without the Secret that the workers were made with, the master could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
         is_published(p) && can_launch(p) && !hvd_trace_asks_first(p))
         create(p, &child);

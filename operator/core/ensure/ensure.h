@@ -5,30 +5,30 @@
 
 #include "operator/core/pass/pass.h"
 
-/* Within operator/core only. Children as they should be. */
+/* Within operator/core only. Creation and repair of children. */
 
-/* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
+/* Creates and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
 void hvd_ensure_children(struct hvd_pass *p);
 
-/* Whether the spec changed so that what runs is of another spec: the job was suspended, changed and
- * resumed before anybody saw it suspended. */
+/* Whether the running objects belong to an outdated spec: the job was suspended, changed and
+ * resumed before the operator saw it suspended. */
 bool hvd_ensure_is_outdated(struct hvd_pass *p);
 
-/* Takes all workers down: sets of ours have no replicas, those of no group are removed. True once
+/* Takes all workers down: the job's sets get no replicas, sets of no group are removed. True once
  * no set has any. */
 bool hvd_ensure_no_workers(struct hvd_pass *p);
 
 /* Publishes the list of Ready workers if it differs. */
 void hvd_ensure_hosts(struct hvd_pass *p);
 
-/* Whether the list was made immutable and is to be made anew: until then the job gets no workers.
- */
+/* Whether the list was made immutable and must be made anew: until then the job gets no workers. */
 bool hvd_ensure_list_thaws(struct hvd_pass *p);
 
-/* Tells a running master's pod of a list that changed, twice. */
+/* Announces a changed list to a running master's pod by an annotation, twice: that makes its
+ * kubelet update the files at once. */
 void hvd_ensure_master_told(struct hvd_pass *p);
 
-/* Makes the master's Job once every worker is Ready and the list says so. */
+/* Creates the master's Job once every worker is Ready and in the published list. */
 void hvd_ensure_master(struct hvd_pass *p);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Fields that the operator leaves to their defaults and another writer has set, where they matter
- * to the job: what the Service is, the numbers of the workers, and when the master's Job ends or is
- * removed. What others may set beside them is left to them (docs/operator.md has the list). Pure.
+ * Fields that the operator leaves to their defaults and another writer has set, if they matter to
+ * the job: the type of the Service, the numbers of the workers, and when the master's Job ends or
+ * is removed. Other writers may set further fields (docs/operator.md has the list). Pure.
  */
 #include "operator/core/ensure/fields.h"
 
@@ -9,7 +9,7 @@
 #include "operator/core/children/patch.h"
 #include "operator/core/writes/write.h"
 
-/* A member of spec as it is to be: a text, or 0, or not there. */
+/* The required value of a member of spec: a text, 0, or absent. */
 struct setting {
     const char *field;
     const char *text; /* NULL: none */
@@ -32,7 +32,7 @@ static void set_members(struct hvd_pass *p, const struct hvd_object *object, enu
     for (size_t i = 0; i < n; i++) {
         if (settings[i].is_zero)
             hvd_jb_int(&jb, spec, settings[i].field, 0);
-        else /* without a text: null, which removes it */
+        else /* no text: null removes the member */
             hvd_jb_str(&jb, spec, settings[i].field, settings[i].text);
     }
     patch.body = hvd_jb_print(&jb, root);
@@ -41,8 +41,8 @@ static void set_members(struct hvd_pass *p, const struct hvd_object *object, enu
 }
 
 /*
- * Pods have names only under a Service without an address. One that has become an ExternalName has
- * none, and can be headless again; an address of its own stays as long as the Service does.
+ * Pods have names only under a Service without an address. An ExternalName has no address, and can
+ * become headless again. Any other Service keeps its address for life.
  */
 bool hvd_fields_repair_service(struct hvd_pass *p, const struct hvd_object *service)
 {

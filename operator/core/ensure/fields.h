@@ -9,8 +9,8 @@
 /* Within operator/core only. Fields of children that the operator leaves unset and another writer
  * has set. */
 
-/* Repairs what the Service is; true while it has to be made anew for that, and nothing else of it
- * is worth a repair. */
+/* Repairs the type of the Service. True while that requires a new Service, so that no other repair
+ * of this one is useful. */
 bool hvd_fields_repair_service(struct hvd_pass *p, const struct hvd_object *service);
 
 /* Repairs those of a StatefulSet, and of the master's Job that has not ended. */

@@ -1,8 +1,8 @@
 /*
- * A master's Job that another writer has suspended, or whose parallelism is 0: the Job controller
- * removes the pod, and the Job makes none. One that had no pod yet is released, and nothing is
- * lost. One whose master had started is like one that was deleted: its workers hold what is left of
- * the ranks, so the attempt has ended, without counting, and the next one starts anew. Pure.
+ * A master's Job that another writer suspended, or set to parallelism 0: the Job controller removes
+ * the pod and makes no other. A Job that had no pod yet is released, and nothing is lost. If its
+ * master had started, the Job counts as deleted: its workers hold the rest of the ranks. So the
+ * attempt has ended, without counting, and the next one starts anew. Pure.
  */
 #include "operator/core/ensure/held.h"
 
@@ -20,7 +20,7 @@
 
 static const char reason[] = "MasterSuspended";
 
-/* Whether the master of the Job has run, as far as anybody knows. */
+/* Whether the master of the Job is known to have run. */
 static bool has_started(const struct hvd_pass *p, const struct hvd_object *job)
 {
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
@@ -31,7 +31,7 @@ static bool has_started(const struct hvd_pass *p, const struct hvd_object *job)
             !hvd_str_equal(running->reason, reason));
 }
 
-/* Whether the master has ended by itself; its end is its outcome then. */
+/* Whether the master ended by itself; then its end is its outcome. */
 static bool has_ended(const struct hvd_pass *p, const struct hvd_object *job)
 {
     const struct hvd_object *pod = p->pods.master;
@@ -83,7 +83,7 @@ void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job)
                     "Job %s was suspended by another writer before its master ran, and is resumed: "
                     "set spec.suspend of the HorovodJob to pause it",
                     job->meta.name);
-    if (!hvd_contest_is_repeated(p, &write)) /* else the condition Contested tells of it */
+    if (!hvd_contest_is_repeated(p, &write)) /* else the condition Contested reports it */
         hvd_trouble_report(p, reason, message);
     root = hvd_jb_root(&jb);
     hvd_patch_expect(&jb, hvd_jb_object(&jb, root, "metadata"), &job->meta);

@@ -8,10 +8,10 @@
 
 /* Within operator/core only. A master's Job that another writer keeps from making its pod. */
 
-/* Whether the attempt under way has ended by that, and the next status says it. */
+/* Whether that has ended the attempt under way; the next status then reports it. */
 bool hvd_held_ends_attempt(struct hvd_pass *p);
 
-/* Releases the Job, which is ours, if it is held, and tells of it. */
+/* Releases the job's own Job if it is held, and reports that. */
 void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * Puts labels and owner references of ours back that somebody has edited. Without them an object
- * leaves the sight of the watches, the Service forgets the pod, and a StatefulSet lets it go. Whose
- * an object is, its controller says, or what cannot change in a pod: never the labels themselves.
- * Pure.
+ * Restores the operator's labels and owner references after edits. Without them watches lose the
+ * object, the Service drops the pod, and a StatefulSet releases it. The controller of an object, or
+ * the immutable fields of a pod, identify its job: never the labels themselves. Pure.
  */
 #include "operator/core/ensure/labels.h"
 
@@ -21,7 +20,7 @@
 
 #define MESSAGE_SIZE 512
 #define LABEL_OF_JOB "batch.kubernetes.io/job-name"
-#define EVENTS_MAX 16 /* of a pass; one more tells of all further objects */
+#define EVENTS_MAX 16 /* in a pass; one more event covers all further objects */
 
 static const struct {
     enum hvd_label bit;
@@ -61,8 +60,8 @@ static void report_many(struct hvd_pass *p)
     hvd_pass_event(p, "LabelsRestored", message, true);
 }
 
-/* The pod of a worker or of the current master, also while its Job has not adopted it again, and of
- * one that is to go: no watch reports of that without the label. False for every other. */
+/* Whether it is the pod of a worker or of the current master. That includes a pod that its Job has
+ * not adopted again, and a pod that is to go: without the label no watch reports its end. */
 static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
                        struct hvd_worker *worker)
 {
@@ -70,7 +69,7 @@ static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
            pod == p->pods.stray;
 }
 
-/* The one of the Job controller's labels that selects nothing, and tells who has made the pod. */
+/* Adds the label of the Job controller that selects nothing, and names the maker of the pod. */
 static void put_label_of_job(struct hvd_jb *jb, cJSON *to, const struct hvd_job *job)
 {
     char name[HVD_CHILD_NAME_MAX];
@@ -79,7 +78,7 @@ static void put_label_of_job(struct hvd_jb *jb, cJSON *to, const struct hvd_job 
     hvd_jb_str(jb, to, LABEL_OF_JOB, name);
 }
 
-/* Whether the status alone tells that the pod is a master that its Job has let go. */
+/* Whether only the status identifies the pod as a master that its Job has released. */
 static bool is_unlabelled(const struct hvd_pass *p, const struct hvd_object *pod)
 {
     return pod == p->pods.stray && !pod->u.pod.is_orphan;
@@ -138,7 +137,7 @@ static void report_owner(struct hvd_pass *p, const struct hvd_object *child)
     hvd_pass_event(p, "OwnerRestored", message, true);
 }
 
-/* A JSON patch that adds the job as the controller to owners of other sorts. Owned. */
+/* A JSON patch that adds the job as the controller beside owners of other kinds. Owned. */
 static char *join_owners(struct hvd_pass *p, const struct hvd_object *child)
 {
     struct hvd_jb jb = {0};
@@ -155,11 +154,11 @@ static char *join_owners(struct hvd_pass *p, const struct hvd_object *child)
     return body;
 }
 
-/* A merge patch that makes the job the only owner, and puts back what goes with the reference where
- * somebody replaces the whole object. Owned. */
+/* A merge patch that makes the job the only owner. It also restores the annotations that are lost
+ * together with the reference when a writer replaces the whole object. Owned. */
 static char *replace_owners(struct hvd_pass *p, const struct hvd_object *child)
 {
-    const bool has_hash = /* or nobody will ask for it, or it may be of another spec */
+    const bool has_hash = /* or nothing will read it, or it may be of another spec */
         child->kind != HVD_KIND_STATEFULSET || child->u.statefulset.spec_hash ||
         hvd_job_is_finished(&p->job->status) ||
         p->job->generation != p->job->status.observed_generation;
@@ -236,7 +235,8 @@ void hvd_labels_restore(struct hvd_pass *p)
 
         if (object->meta.is_deleting || is_leaving(p, object))
             continue;
-        if (hvd_owner_is_lost(p->job, object)) /* first: the watch then shows a child of the job */
+        if (hvd_owner_is_lost(p->job, object)) /* first: then watches see it as a child of the
+                                                  job */
             adopt(p, object);
         else if (object->meta.lost_labels || is_unlabelled(p, object))
             restore(p, object, &n_told);

@@ -3,16 +3,18 @@
 
 #include "operator/core/pass/pass.h"
 
-/* Within operator/core only. Labels and owner references of ours that somebody has edited. */
+/* Within operator/core only. The operator's labels and owner references that another writer
+ * edited. */
 
-/* Restores those of all objects of the job that stay, and tells of each edit in an event. */
+/* Restores those of all the job's objects that stay, and reports each edit in an event. */
 void hvd_labels_restore(struct hvd_pass *p);
 
-/* Restores the owner references alone: what a finished job keeps goes with it. */
+/* Restores only the owner references: the objects that a finished job keeps are removed together
+ * with it. */
 void hvd_labels_restore_owners(struct hvd_pass *p);
 
-/* Restores those of a master that its Job has let go and that only the status names: it is found
- * then, whatever the next status names. */
+/* Restores those of a master that its Job has released and that only the status names. So it is
+ * found even if the next status names another pod. */
 void hvd_labels_restore_stray(struct hvd_pass *p);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The host list of a pass, made when it is asked for first. The order of the workers follows the
- * topology of their nodes, which are read for it. Pure.
+ * The host list of a pass, built on first use. The order of the workers follows the topology of
+ * their nodes, which are read for it. Pure.
  */
 #include "operator/core/ensure/list.h"
 
@@ -12,7 +12,7 @@
 
 #define LOCATED_AT_ONCE 256 /* nodes read at the same time */
 
-/* The failure of jb sticks; the data are the pass's then. */
+/* Stores the data in the pass; a failure of jb sticks. */
 static const cJSON *take_hosts(struct hvd_pass *p, const struct hvd_jb *jb, cJSON *data,
                                cJSON **slot)
 {
@@ -41,8 +41,8 @@ static void ask_for(struct hvd_pass *p, const char *node)
     p->st = hvd_plan_add(p->plan, &action, p->job->namespace, node);
 }
 
-/* Finds the topology of all Ready workers; asks for nodes that are not known, some at a time, and
- * returns false then. */
+/* Finds the topology of all Ready workers. Requests unknown nodes, some at a time, and returns
+ * false then. */
 static bool locate(struct hvd_pass *p)
 {
     const struct hvd_topology_source *topology = p->view->topology;

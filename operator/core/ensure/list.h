@@ -7,8 +7,8 @@
 
 /* Within operator/core only. */
 
-/* The data of the list of hosts: of the Ready workers, and the one with which a job begins.
- * Borrowed; NULL after a failure, the first also while nodes have to be read for it. */
+/* The data of the host list: of the Ready workers, and the one that a job begins with. Borrowed;
+ * NULL after a failure, the first also while nodes have to be read for it. */
 const cJSON *hvd_list_ready(struct hvd_pass *p);
 const cJSON *hvd_list_all(struct hvd_pass *p);
 

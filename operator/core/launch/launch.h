@@ -11,14 +11,15 @@
 #include "operator/api/kind.h"
 
 /*
- * How a master starts ranks on workers. A launch way is a table: what it adds to the children of a
- * job, and what must be there first. All that depends on the way asks the table of the job.
+ * How a master starts ranks on workers. A launch way is a table of additions to the children of a
+ * job, and of its prerequisites. All code that depends on the way uses the table of the job.
  */
 
 /* The file that each way has in the ConfigMap of the host list. */
 #define HVD_LAUNCH_FILE "ssh_config"
 
-/* What the shell makes for a job's master and workers; terminated texts, borrowed for the call. */
+/* The keys that the shell makes for a job's master and workers; terminated texts, borrowed for the
+ * call. */
 struct hvd_launch_key {
     const char *private_pem; /* "-----BEGIN EC PRIVATE KEY-----" ..., ends with a newline */
     const char *public_line; /* "ecdsa-sha2-nistp256 AAAA...", no newline, no comment */
@@ -26,12 +27,11 @@ struct hvd_launch_key {
 
 /* Failures of the functions are remembered in jb. */
 struct hvd_launch {
-    /* The child that it needs beside those of every job. Neither workers nor master are made
-     * without it. */
+    /* The additional child. Neither workers nor master are made without it. */
     enum hvd_kind child;
     const char *child_suffix; /* of its name, behind the job's */
 
-    /* Adds what that child holds to its body. */
+    /* Adds the child's content to its body. */
     void (*put_child)(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job,
                       const struct hvd_launch_key *key);
 
@@ -42,16 +42,16 @@ struct hvd_launch {
     const char *const (*variables)[2];
     size_t n_variables;
 
-    /* Of all containers on the nodes' network: the one that holds the job's port. */
+    /* The variable with the job's port, in all containers on the nodes' network. */
     const char *port_variable;
-    const char *no_port; /* why a job waits that gets none, and what to do */
+    const char *no_port; /* why a job without a port waits, and what to do */
 
     /* Mounts the child of that name into the role's container. */
     void (*mount_child)(struct hvd_jb *jb, cJSON *pod, cJSON *container, const char *name,
                         bool is_root);
 
-    /* Completes a worker: its command, where the template has none, port and probes. container may
-     * be NULL. */
+    /* Completes a worker: port, probes, and its command if the template has none. container may be
+     * NULL. */
     void (*complete_worker)(struct hvd_jb *jb, cJSON *pod, cJSON *container,
                             const struct hvd_job *job);
 };

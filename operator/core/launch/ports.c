@@ -1,9 +1,9 @@
 /*
- * Which port a job on the nodes' network gets: the first free one, from a place in the range that
- * the job's uid decides. Jobs are told apart by what is held, which the caller collects from all
- * jobs. The scheduler puts no two pods with one port on a node; a port of its own lets the workers
- * of any two jobs share one. No namespace can use up the range: one that holds many is given no
- * more while few are left. Pure.
+ * Chooses the port of a job on the nodes' network: the first free one from a place in the range
+ * that the job's uid determines. The caller collects the held ports of all jobs. The scheduler puts
+ * no two pods with one port on a node. With ports of their own, workers of any two jobs can share a
+ * node. No namespace can use up the range: while few ports are left, a namespace with many gets no
+ * more. Pure.
  */
 #include "operator/core/launch/ports.h"
 
@@ -15,11 +15,11 @@
 
 enum use { USED_BY_HAND = 1, USED = 2 };
 
-/* What a pass over the claims knows. */
+/* The state of an assignment. */
 struct table {
     const struct hvd_port_range *range;
     size_t size;     /* ports in the range */
-    size_t n_left;   /* that no job was given */
+    size_t n_left;   /* that no job holds or was given */
     uint8_t *uses;   /* of each port */
     uint32_t *n_had; /* ports that jobs of each tenant were given */
 };
@@ -55,9 +55,9 @@ bool hvd_ports_may_be_idle(const struct hvd_job *job)
 }
 
 /*
- * A suspended job that is resumed gets its port anew (reconcile.c), so that nobody can have taken
- * the one that its status shows. That begins with the condition, not with the field of the spec:
- * until then it may go on with what is recorded.
+ * A resumed job gets a new port (reconcile.c), because another job may have taken the one in its
+ * status. The condition Suspended decides that, not the field of the spec: until it is true, the
+ * job may continue with its recorded port.
  */
 int32_t hvd_ports_held(const struct hvd_job *job, bool has_workers)
 {
@@ -84,7 +84,7 @@ static int compare(int64_t x, int64_t y)
     return (x > y) - (x < y);
 }
 
-/* Those that have waited longest first: since the start, which a status records. */
+/* Sorts the longest waits first: since the start, which the status records. */
 static int by_wait(const void *a, const void *b)
 {
     const struct hvd_job *x = ((const struct hvd_port_claim *)a)->job;
@@ -124,7 +124,7 @@ static void use(struct table *table, const struct hvd_port_claim *claim)
     *at |= USED;
 }
 
-/* A port that has no use but those; 0: there is none. */
+/* A port that has only those uses; 0: there is none. */
 static int32_t find(const struct table *table, const char *uid, uint8_t uses)
 {
     const uint64_t start = hvd_hash_text(HVD_HASH_START, uid) % table->size;
@@ -148,7 +148,7 @@ static void give(struct table *table, bool is_shared, struct hvd_port_claim *cla
     use(table, claim);
 }
 
-/* Moves those that wait to the front; how many they are. */
+/* Moves the waiting claims to the front; returns their number. */
 static size_t gather_waiting(struct hvd_port_claim *claims, size_t n)
 {
     size_t n_waiting = 0;

@@ -1,7 +1,8 @@
 /*
- * The launch by ssh. The master's mpirun runs ssh, each worker sshd, with one key pair for the job:
- * a Secret holds it, which both mount. Open MPI 4 (ORTE) and 5 (PRRTE) read different variables and
- * ignore each other's, so both are set; workers need them too, since daemons start daemons. Pure.
+ * The launch by ssh. The master's mpirun runs ssh, each worker runs sshd. A Secret holds the one
+ * key pair of the job, and all pods mount it. Open MPI 4 (ORTE) and 5 (PRRTE) read different
+ * variables and ignore each other's, so both are set. Workers need them too, since daemons start
+ * daemons. Pure.
  */
 #include "operator/core/launch/ssh.h"
 
@@ -15,8 +16,8 @@
 #define SSH_DIR "/etc/horovod/ssh"
 #define VOLUME "horovod-ssh"
 #define ALIAS_SIZE 96
-#define STARTUP_S 120      /* for sshd itself to listen */
-#define STARTUP_OWN_S 3600 /* where the template has a command of its own in front of sshd */
+#define STARTUP_S 120      /* until sshd listens */
+#define STARTUP_OWN_S 3600 /* if the template has a command of its own before sshd */
 
 static const char *const variables[][2] = {
     {"OMPI_MCA_orte_default_hostfile", HOSTFILE},
@@ -43,7 +44,7 @@ static void put_secret(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job
                key->public_line);
 }
 
-/* All workers have one host key; known_hosts knows it under the names of the Service. */
+/* All workers share one host key; known_hosts has it under the names of the Service. */
 static void put_config(struct hvd_jb *jb, cJSON *data, const struct hvd_job *job)
 {
     char alias[ALIAS_SIZE] = "";
@@ -67,7 +68,7 @@ static void put_config(struct hvd_jb *jb, cJSON *data, const struct hvd_job *job
                job->spec.launch_port, alias);
 }
 
-/* ssh and sshd refuse a key of their own user that others may read; root owns the files. */
+/* ssh and sshd reject their own user's key if others may read it; root owns the files. */
 static void mount_secret(struct hvd_jb *jb, cJSON *pod, cJSON *container, const char *name,
                          bool is_root)
 {

@@ -1,10 +1,10 @@
 /*
  * The worker's sshd: command line and probes. sshd gives a session a fresh environment, but ranks
  * need the container's: the image's PATH, the template's env and envFrom. Only the container itself
- * knows it, so its start writes it down, quoted by the shell that will read it (export -p), into a
- * volume in memory that only its user can read; sshd has every session begin with that file. The
- * shell's texts are constants: nothing from outside becomes a part of them, and no value appears in
- * a command line, which every process of the node may see. Pure.
+ * knows it. So its start writes it, quoted by the shell that will read it (export -p), into a
+ * volume in memory that only its user can read; sshd begins every session with that file. The
+ * shell's texts are constants: they contain nothing from outside. No value appears in a command
+ * line, which every process of the node may see. Pure.
  *
  * LogLevel FATAL: at ERROR and above sshd writes a line for every TCP probe.
  */
@@ -14,13 +14,13 @@
 
 #define ENVIRONMENT HVD_RUN_DIR "/environment"
 
-/* What a shell sets for itself is left out. The umask is the file's alone. */
+/* Omits the variables that a shell sets for itself. The umask applies to the file only. */
 #define START                                                                                      \
     "unset PWD OLDPWD SHLVL; (umask 077 && export -p >" ENVIRONMENT                                \
     ") && exec /usr/sbin/sshd \"$@\""
 
-/* Run by the user's login shell, whichever that is. The command given to ssh goes to that shell as
- * it would without us; bash reads its .bashrc only in the outermost shell (SHLVL). */
+/* The user's login shell runs this, whichever it is. It runs the command given to ssh as without
+ * us; bash reads its .bashrc only in the outermost shell (SHLVL). */
 #define SESSION                                                                                    \
     "exec /bin/sh -c 'set -- \"$SHELL\" \"$SSH_ORIGINAL_COMMAND\"; . " ENVIRONMENT                 \
     "; unset SSH_ORIGINAL_COMMAND SHLVL; [ -n \"$2\" ] || exec \"$1\" -l; "                        \
@@ -78,7 +78,7 @@ void hvd_sshd_probes(struct hvd_jb *jb, cJSON *container, int port, int startup_
     }
     if (ports && !has_port) {
         entry = hvd_jb_object(jb, ports, NULL);
-        if (!has_name) /* the template may call another port so; names are unique */
+        if (!has_name) /* the template may use the name for another port; names are unique */
             hvd_jb_str(jb, entry, "name", "ssh");
         hvd_jb_int(jb, entry, "containerPort", port);
         hvd_jb_str(jb, entry, "protocol", "TCP");

@@ -7,14 +7,15 @@
 
 /* Within operator/core only. */
 
-/* Where a worker that we start keeps its environment: a volume of its own, in memory. */
+/* The directory in which a worker that the operator starts keeps its environment: a volume in
+ * memory. */
 #define HVD_RUN_DIR "/run/horovod"
 
-/* Gives a worker container sshd as its command, which hands the container's environment on. It
- * writes to HVD_RUN_DIR. */
+/* Makes sshd the command of a worker container and passes the container's environment to its
+ * sessions. It writes to HVD_RUN_DIR. */
 void hvd_sshd_command(struct hvd_jb *jb, cJSON *container, int port);
 
-/* Adds to a worker container the ssh port and, where it has none, the probes of that port. */
+/* Adds the ssh port to a worker container, and probes of that port where it has none. */
 void hvd_sshd_probes(struct hvd_jb *jb, cJSON *container, int port, int startup_s);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Volumes of a pod template, and where containers have them. Pure.
+ * Volumes of a pod template, and their mounts in containers. Pure.
  */
 #include "operator/core/launch/volumes.h"
 

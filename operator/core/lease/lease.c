@@ -1,9 +1,9 @@
 /*
- * Leader election, the deciding part. No clock, no I/O: times come in as milliseconds of a
- * monotonic clock. The invariant: whoever has is_leader sent its last good renewal less than
- * 13/15 of the duration ago, and nobody takes the Lease before a whole duration has passed
- * since the renewal was seen, which is after it was sent. Every write of the Lease names the
- * version that it replaces, so of two that try at once one is refused.
+ * Decides leader election. No clock, no I/O: times come in as milliseconds of a monotonic clock.
+ * The invariant: the operator with is_leader sent its last good renewal less than 13/15 of the
+ * duration ago. No operator takes the Lease before a whole duration has passed since it saw that
+ * renewal, which is after the renewal was sent. Every write of the Lease names the version that it
+ * replaces, so of two concurrent writes the API server rejects one.
  */
 #include "operator/core/lease/lease.h"
 
@@ -24,7 +24,7 @@ void hvd_lease_init(struct hvd_lease *lease, const char *identity, int64_t durat
     (void)snprintf(lease->identity, sizeof(lease->identity), "%s", identity);
 }
 
-/* ---- what is seen ---- */
+/* ---- observations ---- */
 
 hvd_status_t hvd_lease_decode(const cJSON *object, struct hvd_lease_record *out,
                               struct hvd_err *err)
@@ -40,14 +40,15 @@ hvd_status_t hvd_lease_decode(const cJSON *object, struct hvd_lease_record *out,
     (void)snprintf(record.holder, sizeof(record.holder), "%s", holder ? holder : "");
     record.duration_ms = duration_ms > DURATION_MAX_MS ? DURATION_MAX_MS : duration_ms;
     record.n_transitions = hvd_json_int(object, "spec.leaseTransitions", 0);
-    /* The API server refuses the next one of a count that somebody has set to its end. */
+    /* At the maximum, which another writer may have set, the API server would reject the next
+     * count. */
     if (record.n_transitions < 0 || record.n_transitions >= INT32_MAX)
         record.n_transitions = 0;
     *out = record;
     return HVD_OK;
 }
 
-/* Versions are decimal numbers in every API server; what is none is taken for newer. */
+/* Versions are decimal numbers in every API server; any other text counts as newer. */
 static bool is_newer(const char *a, const char *b)
 {
     if (!hvd_version_number(a) || !hvd_version_number(b))
@@ -91,14 +92,14 @@ void hvd_lease_observe_absent(struct hvd_lease *lease, const char *version, int6
         lease->_next_ms = now_ms;
 }
 
-/* ---- when ---- */
+/* ---- times ---- */
 
 static int64_t lost_at_ms(const struct hvd_lease *lease)
 {
     return lease->_renewed_ms + lease->duration_ms * 13 / 15;
 }
 
-/* When another's Lease may be taken. A deleted one too: its holder may not know yet. */
+/* When another's Lease may be taken. A deleted one too: its holder may not know that yet. */
 static int64_t free_at_ms(const struct hvd_lease *lease)
 {
     const struct hvd_lease_record *record = &lease->_record;
@@ -109,7 +110,8 @@ static int64_t free_at_ms(const struct hvd_lease *lease)
     return lease->_changed_ms + duration_ms;
 }
 
-/* A Lease that others delete or empty again and again is not taken more often than renewed. */
+/* If others repeatedly delete or empty the Lease, this operator takes it no more often than it
+ * renews. */
 static int64_t take_at_ms(const struct hvd_lease *lease)
 {
     return lease->_n_taken > 1 ? lease->_taken_ms + lease->duration_ms / 3 : 0;
@@ -203,7 +205,7 @@ static void take_answer(struct hvd_lease *lease, enum hvd_lease_request request,
 {
     lease->_needs_get = false;
     lease->_next_ms = now_ms;
-    /* What is read is no older than what was known before, unless the server went back. */
+    /* The answer is no older than the version known before, unless the server went back. */
     if (request == HVD_LEASE_GET && is_newer(lease->_asked, record->version))
         hvd_lease_rewind(lease);
     lease->_needs_get = false;
@@ -212,7 +214,7 @@ static void take_answer(struct hvd_lease *lease, enum hvd_lease_request request,
         return;
     if (request == HVD_LEASE_TAKE || request == HVD_LEASE_CREATE)
         note_taking(lease);
-    /* An event about a later version may have come before this answer: then it counts. */
+    /* An event about a later version may have arrived before this answer, and then it counts. */
     if (request == HVD_LEASE_RELEASE || !is_ours(lease))
         lease->is_leader = false;
     else

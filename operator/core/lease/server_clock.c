@@ -1,15 +1,15 @@
 /*
- * The API server's clock as answers show it. The estimate moves only as far as an answer's bounds
- * require: while our own clock is right it stays the reference, to the millisecond, and time goes
- * back no more than it must. Pure: the shell brings Dates and monotonic times.
+ * Estimates the API server's clock from its answers. The estimate moves only as far as an answer's
+ * bounds require. While our own clock is right it stays the reference, to the millisecond, and time
+ * never goes back more than necessary. Pure: the shell passes Dates and monotonic times.
  */
 #include "operator/core/lease/server_clock.h"
 
 #define SECOND_MS 1000
-#define DRIFT 2000            /* clocks differ in speed by a part in so many at most */
+#define DRIFT 2000            /* the speed of clocks differs by at most one part in so many */
 #define EARLIEST_S 1577836800 /* 2020: no server of this API is older */
 #define LATEST_S 4102444800   /* 2100 */
-#define N_TO_BELIEVE 3        /* answers in a row that contradict those before */
+#define N_TO_BELIEVE 3        /* consecutive answers that contradict the earlier ones */
 
 struct bounds {
     int64_t low_ms;
@@ -44,7 +44,7 @@ static int64_t take(struct hvd_server_clock *clock, struct bounds bounds, int64_
     return clock->_offset_ms - was_ms;
 }
 
-/* What the answers before say now: a clock that drifts makes them less exact with time. */
+/* The bounds of earlier answers at now_ms: a clock that drifts widens them with time. */
 static struct bounds bounds_at(const struct hvd_server_clock *clock, int64_t now_ms)
 {
     int64_t passed_ms = now_ms > clock->_at_ms ? now_ms - clock->_at_ms : 0;

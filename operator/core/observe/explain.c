@@ -1,7 +1,7 @@
 /*
- * What events tell. Controllers and kubelets write why something does not happen into events only,
- * many times and in words that differ a little each time. They are read seldom: a token bucket
- * bounds the lists of the whole operator, whoever has made jobs that are stuck. Pure.
+ * Answers questions from events. Controllers and kubelets report only in events why an action does
+ * not happen: many times, in slightly different words. The operator reads events seldom. A token
+ * bucket bounds the lists of the whole operator, even if one user creates many stuck jobs. Pure.
  */
 #include "operator/core/observe/explain.h"
 
@@ -14,7 +14,7 @@
 #include "operator/api/rfc3339.h"
 #include "operator/core/view/text.h"
 
-#define SKEW_S 60 /* by which the clock of who writes events may be behind */
+#define SKEW_S 60 /* the clock of an event's writer may be behind by so much */
 
 static const char *uid_of(const cJSON *event)
 {
@@ -56,7 +56,7 @@ void hvd_explain_index_fini(struct hvd_event_index *index)
     *index = (struct hvd_event_index){0};
 }
 
-/* The first event about that uid, or where it would stand. */
+/* The first event about that uid, or the place where it would be. */
 static size_t find_first(const struct hvd_event_index *index, const char *uid)
 {
     size_t low = 0, high = index->_n;
@@ -86,7 +86,7 @@ static int64_t last_seen_s(const cJSON *event)
     return last_s;
 }
 
-/* How much the event tells of the question; 0: nothing. */
+/* How well the event answers the question; 0: not at all. */
 static int rank(const cJSON *event, enum hvd_question question)
 {
     static const char *const of_start[] = {"FailedMount",
@@ -113,8 +113,8 @@ static int rank(const cJSON *event, enum hvd_question question)
     return 0;
 }
 
-/* The reason in "create Pod P in StatefulSet S failed error: REASON" and "Error creating: REASON",
- * where that is "pods "P" is REASON" the rest. */
+/* The REASON in "create Pod P in StatefulSet S failed error: REASON" and "Error creating: REASON".
+ * If REASON is "pods "P" is REST", the result is REST. */
 static const char *reason_of(const char *message)
 {
     static const char *const starts[] = {" failed error: ", "Error creating: "};

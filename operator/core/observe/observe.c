@@ -1,7 +1,7 @@
 /*
- * Projections of API objects: what reconcile reads of them, copied; the rest is forgotten. What is
- * absent or has an unexpected type is left at zero. Pods, of which the most is read, have a file of
- * their own, observe_pod.c. Pure.
+ * Projects API objects: copies the fields that reconcile reads, and drops the rest. A field that is
+ * absent or of an unexpected type stays zero. observe_pod.c projects pods, which have the most
+ * fields. Pure.
  */
 #include "operator/core/observe/observe.h"
 
@@ -49,7 +49,8 @@ bool hvd_observe_text(const cJSON *object, const char *path, char **out)
     return hvd_observe_text_n(text, text ? strlen(text) : 0, out);
 }
 
-/* What an owner reference names may be anything, of any length: one that is cut names nothing. */
+/* Names in an owner reference may have any content and length; one that is too long names
+ * nothing. */
 static bool observe_name(const cJSON *owner, const char *key, char **out)
 {
     const char *text = hvd_json_str(owner, key);
@@ -90,9 +91,9 @@ static enum hvd_role role_of(const cJSON *meta)
     return HVD_ROLE_NONE;
 }
 
-/* What follows "JOB-master" or "JOB-worker" in the name of a pod that the controllers of our
- * children made, and whose role is kept; NULL for every other pod. Neither name nor subdomain can
- * change, as labels and owners can. */
+/* The part after "JOB-master" or "JOB-worker" in the name of a pod that a controller of our
+ * children made; sets the pod's role. NULL for every other pod. Unlike labels and owners, name and
+ * subdomain cannot change. */
 static const char *member_tail(const cJSON *object, struct hvd_meta *meta)
 {
     const char *job = hvd_json_str(object, "spec.subdomain");
@@ -110,14 +111,15 @@ static const char *member_tail(const cJSON *object, struct hvd_meta *meta)
     return meta->role ? tail + strlen("-worker") : NULL;
 }
 
-/* Whether it is a number as a StatefulSet writes it. */
+/* Whether it is a number in a StatefulSet's notation. */
 static bool is_ordinal(const char *text)
 {
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0' &&
            (*text != '0' || text[1] == '\0');
 }
 
-/* Whether a worker's label names the group that "-GROUP-3" or "-3", the end of its name, does. */
+/* Whether a worker's group label differs from the group in the end of its name, "-GROUP-3" or
+ * "-3". */
 static bool is_group_lost(const cJSON *meta, const char *tail)
 {
     const char *group = label_of(meta, HVD_LABEL_GROUP);
@@ -133,8 +135,9 @@ static struct hvd_strview view_of(const char *text)
 }
 
 /*
- * The job that a StatefulSet, Job or PodGroup of ours without a controller was made for, which its
- * name begins with; without data: nothing tells. Labels are edited together with owner references.
+ * The job in the name of a StatefulSet, Job or PodGroup of ours that has lost its controller;
+ * without data: unknown. The label does not count here, because edits of owner references change
+ * labels too.
  */
 static struct hvd_strview job_of_released(const cJSON *object, const struct hvd_object *out)
 {
@@ -157,7 +160,7 @@ static struct hvd_strview job_of_released(const cJSON *object, const struct hvd_
     return hvd_strview_of(service);
 }
 
-/* The job that the object belongs to, and which of its labels do not say so. */
+/* Finds the job that the object belongs to, and its labels that are lost or wrong. */
 static bool observe_labels(const cJSON *object, const char *member, struct hvd_object *out)
 {
     static const char *const roles[] = {
@@ -194,7 +197,7 @@ static bool has_mark(const cJSON *meta)
     return hvd_json_get(hvd_json_get(meta, "annotations"), HVD_ANNOTATION_JOB_UID) != NULL;
 }
 
-/* Whether the pod has the label; or has lost it, but not the annotation with the job's uid. */
+/* Whether the pod has the label, or has lost it but still has the annotation with the job's uid. */
 static bool has_or_lost(const cJSON *meta, const char *name, const char *wanted)
 {
     const char *label = label_of(meta, name);
@@ -202,8 +205,8 @@ static bool has_or_lost(const cJSON *meta, const char *name, const char *wanted)
     return label ? hvd_str_equal(label, wanted) : has_mark(meta);
 }
 
-/* Whether the Job controller has made the pod for a master's Job of ours: it alone gives a pod
- * these labels, of which the first is older than the others. */
+/* Whether the Job controller made the pod for a master's Job of ours. Only it gives a pod these
+ * labels; the first two are older than the others. */
 static bool is_made_for_master(const cJSON *object, const char *job)
 {
     static const char *const by_controller[] = {"controller-uid", "job-name",
@@ -219,8 +222,9 @@ static bool is_made_for_master(const cJSON *object, const char *job)
            has_or_lost(meta, HVD_LABEL_JOB, job);
 }
 
-/* A pod template cannot be edited, or is what the pods are made from: it tells more than the
- * annotation of the child, which goes with its owner reference where somebody replaces both. */
+/* The pod template of a StatefulSet or Job is better evidence than the child's own annotation. A
+ * template cannot be edited, or is what the pods are made from. A writer that replaces the owner
+ * reference may remove the annotation too. */
 static bool observe_made_for(const cJSON *object, struct hvd_object *out)
 {
     const bool is_pod = out->kind == HVD_KIND_POD;
@@ -302,7 +306,7 @@ static bool observe_service(const cJSON *object, struct hvd_object *out)
 
 uint64_t hvd_observe_revision(const char *name)
 {
-    /* Half of the hash is enough, and is kept for every worker. */
+    /* Half of the hash is enough; it is kept for every worker. */
     return name ? hvd_hash_text(HVD_HASH_START, name) >> 32 : 0;
 }
 

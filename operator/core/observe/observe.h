@@ -12,11 +12,10 @@
 #include "operator/core/view/projection.h"
 
 /*
- * Projects a decoded API object (of a list, a watch or a response; kind and apiVersion may be
- * absent in it) into *out, which then owns all it holds. For a Secret only metadata is read, so
- * metadata-only lists and watches (PartialObjectMetadata) are enough, and no key material comes
- * near a cache. HVD_ERR_INVALID if metadata lacks name, namespace or uid; HVD_ERR_NOMEM; *out is
- * untouched then.
+ * Projects a decoded API object (of a list, a watch or a response; it may lack kind and apiVersion)
+ * into *out, which then owns all it holds. Of a Secret it reads only metadata. So metadata-only
+ * lists and watches (PartialObjectMetadata) are enough, and no key material enters a cache.
+ * HVD_ERR_INVALID if metadata lacks name, namespace or uid; HVD_ERR_NOMEM; *out is untouched then.
  */
 hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_object *out,
                          struct hvd_err *err);

@@ -1,7 +1,6 @@
 /*
- * Fields of a Job or StatefulSet that cannot be changed once it is made, and that a webhook has set
- * while it was: what the operator sent is not what the API server keeps. What follows is for a pass
- * to decide (altered.c). Pure.
+ * Finds immutable fields of a Job or StatefulSet that a webhook changed at creation: the API server
+ * keeps other values than the operator sent. The pass decides what follows (altered.c). Pure.
  */
 #include "operator/core/observe/observe_altered.h"
 
@@ -14,7 +13,7 @@
 
 #define VALUE_SIZE 64
 
-/* The first one that differs is told of: what ends jobs comes first. */
+/* Reports use the first row that differs, so rows that end jobs come first. */
 static const struct hvd_alteration alterations[] = {
     {HVD_KIND_JOB, "spec.completions", "1", HVD_ALTERED_ENDS,
      "another number of masters would run"},
@@ -39,7 +38,7 @@ static const struct hvd_alteration alterations[] = {
 };
 #define N_ALTERATIONS ((int32_t)(sizeof(alterations) / sizeof(alterations[0])))
 
-/* Writes the value as a short text; false if it is not there, or says no more than its absence. */
+/* Writes the value as a short text; false if it is absent, or means the same as its absence. */
 static bool write_value(const cJSON *item, char out[VALUE_SIZE])
 {
     const char *text = cJSON_GetStringValue((cJSON *)item);
@@ -58,8 +57,7 @@ static bool write_value(const cJSON *item, char out[VALUE_SIZE])
     return true;
 }
 
-/* Whether a field that is not there is another one than was sent: the API server sets no default
- * for what was removed. */
+/* Whether a field is missing that was sent: the API server sets no default for a removed field. */
 static bool is_removed(const cJSON *object, const struct hvd_alteration *alteration)
 {
     if (hvd_str_equal(alteration->path, "spec.completions"))

@@ -8,31 +8,33 @@
 #include "operator/api/kind.h"
 #include "operator/core/view/projection.h"
 
-/* Within operator/core only. Fields of a Job or StatefulSet that others set when it was made. */
+/* Within operator/core only. Fields of a Job or StatefulSet that another writer set at its
+ * creation. */
 
 enum hvd_altered_effect {
-    HVD_ALTERED_ENDS,           /* the job, whatever its spec says */
-    HVD_ALTERED_ENDS_BY_NAME,   /* it, if the workers are known by their names */
-    HVD_ALTERED_ENDS_BY_MASTER, /* it, if ranks run beside the master, which is known by its name */
+    HVD_ALTERED_ENDS,           /* ends the job, whatever its spec is */
+    HVD_ALTERED_ENDS_BY_NAME,   /* ends it if the workers are known by their names */
+    HVD_ALTERED_ENDS_BY_MASTER, /* ends it if ranks run beside the master, which is known by its
+                                   name */
     HVD_ALTERED_REPORTED,
 };
 
 struct hvd_alteration {
     enum hvd_kind kind;
     const char *path;
-    const char *wanted; /* its text; "JOB": the job's name; NULL: not there */
+    const char *wanted; /* the value as text; "JOB": the job's name; NULL: absent */
     enum hvd_altered_effect effect;
     const char *follows;
 };
 
-/* Finds the first field of a Job or StatefulSet that was altered when it was made; false: out of
+/* Finds the first field of a Job or StatefulSet that was altered at its creation; false: out of
  * memory. */
 bool hvd_observe_altered(const cJSON *object, struct hvd_object *out);
 
-/* What is altered of a Job or StatefulSet; field 0: nothing. Borrowed from the object. */
+/* The altered field of a Job or StatefulSet; field 0: none. Borrowed from the object. */
 const struct hvd_altered *hvd_observe_altered_of(const struct hvd_object *object);
 
-/* Its row; NULL: nothing is altered. Constant. */
+/* The row of that field; NULL: none. Constant. */
 const struct hvd_alteration *hvd_observe_alteration(const struct hvd_object *object);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * The projection of a pod: where it stands, what keeps it from being Ready, how its containers
- * ended and why it has to go. Texts are the same as long as what they tell of is, as a change is a
- * write. Pure.
+ * Projects a pod: its stage, what keeps it from being Ready, how its containers ended and why it
+ * has to go. The texts stay constant while their causes do, because each change is a write. Pure.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +28,8 @@ static struct hvd_strview last_line(const char *text)
     return last;
 }
 
-/* The line that names the cause: horovodrun's own last line does, and has the rank as well. */
+/* The line that names the cause: horovodrun's own last line if there is one, which also has the
+ * rank. */
 static struct hvd_strview cause(const char *text)
 {
     static const char launcher[] = "horovodrun: ";
@@ -41,8 +41,8 @@ static struct hvd_strview cause(const char *text)
 }
 
 /*
- * Copies the whole lines at the end of text that fit, without what mpirun prints about any failure;
- * of a last line that is longer, its end. Returns how many bytes.
+ * Copies the whole lines at the end of text that fit, without mpirun's banner about failures. Of a
+ * longer last line it copies the end. Returns the number of bytes.
  */
 static size_t last_lines(const char *text, char out[HVD_OBSERVE_TEXT_MAX])
 {
@@ -93,8 +93,8 @@ static bool observe_terminated(const cJSON *container, const cJSON *terminated,
            hvd_observe_text_n(lines, n_lines, &out->last_lines);
 }
 
-/* The status of the container that holds the role: the one that the annotation names, else the one
- * of that name, else the first of the spec; NULL while there is none. */
+/* The status of the role's container: the one that the annotation names, else the one of that name,
+ * else the first of the spec. NULL while there is none. */
 static const cJSON *role_status(const cJSON *object, enum hvd_role role)
 {
     const char *named = cJSON_GetStringValue((cJSON *)hvd_json_get(
@@ -125,10 +125,10 @@ static int64_t started_s(const cJSON *container)
                                      : hvd_json_str(container, "state.terminated.startedAt"));
 }
 
-/* What a template asks for is not bounded: 100 years are for ever. */
+/* A template's value has no bound: 100 years mean for ever. */
 #define GRACE_MAX_S (100 * INT64_C(366) * 86400)
 
-/* Why and where a pod has to go. */
+/* Finds why and until when a pod has to go. */
 static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *target = hvd_observe_condition(object, "DisruptionTarget");
@@ -154,7 +154,7 @@ static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
     return hvd_observe_text_n(text, strlen(text), &out->disruption);
 }
 
-/* How the worker's own container ended last, even if the kubelet has started it again. */
+/* How the worker's own container last ended, even if the kubelet has restarted it. */
 static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *container = role_status(object, HVD_ROLE_WORKER);
@@ -167,8 +167,8 @@ static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
 }
 
 /*
- * The containers that have not ended though the master's has; none that the kubelet ends by itself,
- * which are init containers. Names that find no room become one that no container has.
+ * The containers that still run after the master's has ended, but not init containers, which the
+ * kubelet ends itself. Names that do not fit become one that no container has.
  */
 static bool observe_left(const cJSON *object, const cJSON *own, struct hvd_pod_view *out)
 {
@@ -245,8 +245,8 @@ static const char *const of_image[] = {
 #define N_OF_IMAGE (sizeof(of_image) / sizeof(of_image[0]))
 
 /*
- * What the kubelet or the registry says of an image, without what the kubelet puts before it: a
- * back-off (which says nothing more with older kubelets), the reason, the code of its call.
+ * The message of the kubelet or the registry about an image, without the kubelet's prefixes: a
+ * back-off (older kubelets then add nothing), the reason, the code of its call.
  */
 static const char *words_of_image(const char *message, const char *reason)
 {
@@ -268,7 +268,7 @@ static const char *words_of_image(const char *message, const char *reason)
     return colon ? colon + strlen(" desc = ") : message;
 }
 
-/* The cause stands at the end of the words: of longer ones the end is kept. */
+/* Keeps the end of a long message, because the cause is there. */
 static bool describe_image(const cJSON *container, const char *reason, char out[TROUBLE_SIZE])
 {
     const char *image = hvd_json_str(container, "image");
@@ -287,8 +287,8 @@ static bool describe_image(const cJSON *container, const char *reason, char out[
 }
 
 /*
- * Writes what is wrong with a container that waits; the same text as long as it is wrong, because
- * each new one is a write (the kubelet goes to and fro between two reasons for a missing image).
+ * Describes the fault of a container that waits. The text is constant while the fault lasts,
+ * because each change is a write. (For a missing image the kubelet alternates between two reasons.)
  */
 static bool describe_waiting(const cJSON *container, const char *label, char out[TROUBLE_SIZE])
 {
@@ -310,8 +310,8 @@ static bool describe_waiting(const cJSON *container, const char *label, char out
     return false;
 }
 
-/* Whether the container was started again and again. While the kubelet tries once more it runs for
- * a moment, or has ended once more: that is no other state. */
+/* Whether the container restarts again and again. During a new try it runs for a moment, or has
+ * just ended: that is no other state. */
 static bool keeps_ending(const cJSON *container)
 {
     return hvd_observe_is(container, "state.waiting.reason", "CrashLoopBackOff") ||
@@ -354,7 +354,7 @@ static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
     return false;
 }
 
-/* A pod whose kubelet cannot be asked. */
+/* A pod whose kubelet is unreachable. */
 static bool describe_phase(const cJSON *object, char out[TROUBLE_SIZE])
 {
     const char *node = hvd_json_str(object, "spec.nodeName");
@@ -365,7 +365,7 @@ static bool describe_phase(const cJSON *object, char out[TROUBLE_SIZE])
                     node ? node : "(none)") > 0;
 }
 
-/* What a text calls the container: its name, unless it is the one of the role. */
+/* The name of a container in texts, unless it is the role's. */
 static void name_container(const cJSON *container, bool is_init, const char *role,
                            char out[LABEL_SIZE])
 {

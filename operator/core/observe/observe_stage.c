@@ -1,8 +1,7 @@
 /*
- * How far a pod that is not Ready has come, where its status names nothing that is wrong: its
- * sandbox and volumes are being made, an init container or a sidecar runs, or it runs and its
- * readiness probe does not succeed, or a readiness gate or its node keeps it from being Ready. Each
- * may last for ever. Pure.
+ * The stage of a pod that is not Ready and whose status names no fault. Its sandbox and volumes are
+ * being made; an init container or a sidecar runs; its readiness probe fails; or a readiness gate
+ * or its node keeps it from being Ready. Each may last for ever. Pure.
  */
 #include <string.h>
 
@@ -37,7 +36,7 @@ static bool set_stage(const cJSON *container, enum hvd_pod_stage stage, struct h
     return hvd_observe_text(container, "name", &out->stage_container);
 }
 
-/* The init container or sidecar that holds the others up, if one runs. *since_s becomes the end of
+/* The running init container or sidecar that delays the others, if any. *since_s becomes the end of
  * the last one that has ended. */
 static bool observe_init(const cJSON *object, struct hvd_pod_view *out, int64_t *since_s)
 {
@@ -65,8 +64,7 @@ static int64_t scheduled_s(const cJSON *object)
     return at_s ? at_s : time_at(object, "metadata.creationTimestamp");
 }
 
-/* A pod that no node has: one that a scheduler has tried in vain has a condition that is trouble.
- */
+/* A pod without a node. If a scheduler has tried in vain, a condition reports that as trouble. */
 static bool observe_scheduling(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *item = NULL;
@@ -82,7 +80,7 @@ static bool observe_scheduling(const cJSON *object, struct hvd_pod_view *out)
     return hvd_observe_text(object, "spec.schedulerName", &out->stage_container);
 }
 
-/* A pod of which every container is ready, since when it is not. */
+/* Finds since when a pod is not Ready although every container is. */
 static void observe_gates(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *item = NULL;

@@ -1,8 +1,8 @@
 /*
- * Pods that are to go and that nobody deletes: their StatefulSet or Job is gone, or has no place
- * for them any more, and the controller that removes them does not work. Since when they are to go
- * is the latest of what can have been the cause: it is written in the status or in an object, or it
- * was seen or written by this process. Pure.
+ * Pods that should be deleted but are not: their StatefulSet or Job is gone, or has no place for
+ * them any more, and the controller that removes them does not work. The wait begins with the
+ * latest possible cause: one that the status or an object records, or one that this process saw or
+ * wrote. Pure.
  */
 #include "operator/core/obstacles/lingering.h"
 
@@ -24,7 +24,7 @@ static const struct hvd_object *owner_of(const struct hvd_pass *p, const struct 
     return NULL;
 }
 
-/* Whether the set has fewer replicas than the number of the pod takes, and should have. */
+/* Whether the set has too few replicas for the pod's number, and that is intended. */
 static bool is_beyond(const struct hvd_pass *p, const struct hvd_object *set,
                       const struct hvd_object *pod)
 {
@@ -38,7 +38,7 @@ static void keep_later(int64_t *latest_s, int64_t at_s)
         *latest_s = at_s;
 }
 
-/* What the status and the job tell. */
+/* The latest cause that the status and the job record. */
 static int64_t persisted_s(const struct hvd_pass *p)
 {
     int64_t latest_s = p->job->created_s;
@@ -50,7 +50,7 @@ static int64_t persisted_s(const struct hvd_pass *p)
     return latest_s;
 }
 
-/* What this process wrote to the owner of that name, or saw of it. */
+/* The latest time at which this process wrote the owner of that name, or saw it change. */
 static int64_t noted_s(const struct hvd_pass *p, enum hvd_kind kind, const char *name)
 {
     const enum hvd_repair repairs[] = {hvd_repair_of_existence(kind), HVD_REPAIR_REPLICAS};
@@ -78,8 +78,8 @@ static int64_t noted_s(const struct hvd_pass *p, enum hvd_kind kind, const char 
     return latest_s;
 }
 
-/* Whether the status reports that controllers do not delete what is to go: they do not until all of
- * it is gone, whatever an operator that was restarted meanwhile has seen. */
+/* Whether the status reports that controllers do not delete pods. The report stays until all those
+ * pods are gone, even if a restarted operator has not seen the cause. */
 static bool is_told(const struct hvd_pass *p)
 {
     const struct hvd_condition *known = &p->job->status.conditions[HVD_COND_DELETION_BLOCKED];
@@ -101,7 +101,7 @@ int64_t hvd_lingering_since_s(const struct hvd_pass *p, const struct hvd_object 
     if (is_told(p))
         return pod->meta.created_s;
     keep_later(&since_s, noted_s(p, kind, pod->meta.owner_name));
-    if (repairs) /* a process that has just started has not seen when it began */
+    if (repairs) /* a new process has not seen the beginning */
         keep_later(&since_s, repairs->since_ms / 1000);
     return since_s;
 }

@@ -1,8 +1,8 @@
 /*
- * What has to be looked for by its name before anything is decided. A watch that selects by a label
- * says DELETED when somebody edits that label, and a list leaves the object out; so absence alone
- * ends no attempt, removes no worker, and lets no job count as stopped. Reads only, and few: what
- * is made anyway is found by its creation, and what goes in good order is known to be gone. Pure.
+ * Reads objects by name before a decision depends on their absence. A watch with a label selector
+ * reports DELETED when another writer edits that label, and a list omits the object. So absence
+ * alone ends no attempt, removes no worker, and stops no job. Only reads, and few of them: a
+ * creation finds an existing object anyway, and an orderly end of an object is known. Pure.
  */
 #include "operator/core/obstacles/look.h"
 
@@ -18,10 +18,11 @@
 #include "operator/core/view/text.h"
 #include "operator/core/writes/refusal.h"
 
-#define PODS_AT_ONCE 8   /* of a group: they are a sample of what keeps a set from making pods */
-#define FOREIGN_MS 60000 /* how often one of somebody else's is looked for */
-#define OWNER_S 15 /* how long a pod may be to go before its owner, if unseen, is looked for */
-#define UNREAD_MIN_MS 100 /* how long a look that was refused waits, twice as long each time */
+/* Of a group: a sample of the pods that may keep a set from making others. */
+#define PODS_AT_ONCE 8
+#define FOREIGN_MS 60000  /* how often a foreign object is read */
+#define OWNER_S 15        /* so long after a pod should be deleted, its unseen owner is read */
+#define UNREAD_MIN_MS 100 /* first wait of a refused read, doubled each time */
 #define UNREAD_MAX_MS 30000
 #define SELECTOR_MAX 256
 #define MESSAGE_SIZE 1024
@@ -110,8 +111,7 @@ static bool has_sets_of_workers(const struct hvd_pass *p)
     return false;
 }
 
-/* Whether pods are to go, which their sets take down: those of a job that is suspended, or whose
- * attempt has ended. */
+/* Whether sets must take pods down: the job is suspended, or its attempt has ended. */
 static bool is_clearing(const struct hvd_pass *p)
 {
     const struct hvd_job_status *status = &p->job->status;
@@ -143,8 +143,8 @@ static void look_for_children(struct hvd_pass *p)
     }
 }
 
-/* Of the first n workers of the group, looks for some that are not there, unless so many (most) of
- * them are known to be gone already that this explains it. */
+/* Reads some of the first n workers of the group that are absent. Does not if so many of them
+ * (most) are known to be gone that this explains the absence. */
 static void look_for_workers(struct hvd_pass *p, size_t group, int64_t n, int most)
 {
     char set[HVD_CHILD_NAME_MAX], name[POD_NAME_MAX];
@@ -159,7 +159,7 @@ static void look_for_workers(struct hvd_pass *p, size_t group, int64_t n, int mo
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        /* Whoever controls it: looking would find the same. */
+        /* Even if another object controls the pod: a read would find the same. */
         ordinal = pod->kind == HVD_KIND_POD ? hvd_pods_ordinal(p->owners.sets[group], pod) : -1;
         if (ordinal >= 0 && ordinal < n)
             seen[ordinal] = true;
@@ -180,8 +180,8 @@ static void look_for_workers(struct hvd_pass *p, size_t group, int64_t n, int mo
     hvd_free(seen);
 }
 
-/* The names of a Job's pods are random, so that one is found by the label that the Job controller
- * gives it, where the status says that it ran, or nobody knows why there is none. */
+/* The names of a Job's pods are random, so the pod is found by the Job controller's label. Reads
+ * only if the status reports that the pod ran, or if no cause is known for its absence. */
 static void look_for_master(struct hvd_pass *p)
 {
     struct hvd_action action = {.type = HVD_ACTION_LOOK, .kind = HVD_KIND_POD};
@@ -205,8 +205,8 @@ static void look_for_master(struct hvd_pass *p)
                         : HVD_ERR_NOMEM;
 }
 
-/* The master's pod that the status names, of an attempt that is not cleared away: without a single
- * label no watch shows it, and its Job has let it go. */
+/* Reads the master's pod that the status names, of an attempt that is not cleared away: if it lost
+ * all labels, no watch shows it, and its Job has released it. */
 static void look_for_named(struct hvd_pass *p)
 {
     const struct hvd_job_status *status = &p->job->status;
@@ -217,7 +217,7 @@ static void look_for_named(struct hvd_pass *p)
         look_unless_gone(p, HVD_KIND_POD, name);
 }
 
-/* Pods of others in the way of workers, of which no watch tells that they go. */
+/* Reads foreign pods that have workers' names: no watch reports their end. */
 static void look_for_foreign(struct hvd_pass *p)
 {
     for (size_t i = 0; i < p->view->n_failures; i++) {
@@ -255,9 +255,9 @@ static void look_for_pods(struct hvd_pass *p)
     }
 }
 
-/* StatefulSets and Jobs of our names whose pods are to go without them, and which may be there: of
- * what an earlier job of this name has left without an owner no watch reports. In good order the
- * pods are gone soon, and nothing is looked for. */
+/* Reads StatefulSets and Jobs of our names whose pods should be deleted but whose existence is
+ * unknown. No watch reports what an earlier job of this name left without an owner. In the normal
+ * case the pods are gone soon, without any read. */
 static void look_for_owners(struct hvd_pass *p)
 {
     for (size_t i = 0; i < p->view->n_objects; i++) {
@@ -328,9 +328,10 @@ void hvd_look_report(struct hvd_pass *p)
     if (p->job->status.state == HVD_JOB_NEW) {
         hvd_pass_state(p, HVD_JOB_PENDING);
         p->next.workers_desired = p->job->spec.replicas;
-        if (p->next.start_s == 0 && !p->job->spec.is_suspended) /* its deadline counts */
+        if (p->next.start_s == 0 && !p->job->spec.is_suspended) /* the deadline counts from here */
             p->next.start_s = p->now_s;
-        if (p->job->generation == 1) /* a later one may not be that of what runs (start.c) */
+        if (p->job->generation == 1) /* a later one may not be that of the running objects
+                                        (start.c) */
             p->next.observed_generation = 1;
     }
     p->is_urgent = true;

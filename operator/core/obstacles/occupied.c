@@ -1,9 +1,8 @@
 /*
- * Pods of others that have the name of a worker: a StatefulSet can make no pod of that name, and
- * takes one without an owner that it selects for its own, whatever its number is and however that
- * is written, and then removes it with its own. They are named on the condition Running, and a set
- * without pods is held back until they are gone. Pods that no watch shows are found by their name
- * (look.c). Pure.
+ * Foreign pods with a worker's name: a StatefulSet cannot make a pod of that name. It also adopts a
+ * pod without an owner that its selector matches, whatever the pod's number, and later removes it
+ * with its own pods. The condition Running names such pods, and a set without pods waits until they
+ * are gone. Pods that no watch shows are read by name (look.c). Pure.
  */
 #include "operator/core/obstacles/occupied.h"
 
@@ -19,7 +18,7 @@
 #define MESSAGE_SIZE 1024
 #define NAMED_MAX 3 /* the others are counted */
 
-/* The pods in the way, those with the lowest numbers first. */
+/* The foreign pods, lowest numbers first. */
 struct occupied {
     const char *names[NAMED_MAX];
     int32_t ordinals[NAMED_MAX];
@@ -43,7 +42,7 @@ static void add(struct occupied *found, const char *name, int32_t ordinal)
     found->ordinals[at] = ordinal;
 }
 
-/* Whether the set makes a pod of this name, or takes this one. */
+/* Whether the set would make a pod of this name, or adopt this pod. */
 static bool is_in_the_way(const struct hvd_pass *p, size_t group, const char *set,
                           const struct hvd_object *pod)
 {
@@ -106,7 +105,7 @@ bool hvd_occupied_report(struct hvd_pass *p, size_t group)
     bool is_one;
 
     hvd_children_group_name(p->job, group, set);
-    /* Pods of a set of somebody else's go with that, and pods of an earlier job's with theirs. */
+    /* Pods of a foreign set, or of an earlier job's set, end together with it. */
     if (hvd_pass_set(p, group) == HVD_CHILD_ALIEN || hvd_pass_set(p, group) == HVD_CHILD_WAIT)
         return false;
     find(p, group, set, &found);

@@ -6,10 +6,10 @@
 
 #include "operator/core/pass/pass.h"
 
-/* Within operator/core only. Pods of others that have names of workers. */
+/* Within operator/core only. Foreign pods that have names of workers. */
 
-/* Reports those that keep the set of the group from making a pod, or that it would take for its
- * own; false if there are none. */
+/* Reports foreign pods that keep the group's set from making a pod, or that it would adopt; false
+ * if there are none. */
 bool hvd_occupied_report(struct hvd_pass *p, size_t group);
 
 #endif

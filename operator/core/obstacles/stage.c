@@ -1,7 +1,7 @@
 /*
- * Pods that are slow without a cause in their status. Kubelets tell why a volume is not mounted, a
- * sandbox is not made or a probe fails in events only, which are asked for after some time. What
- * no event explains is told when it has lasted for minutes. Pure.
+ * Slow pods without a cause in their status. Kubelets report only in events why a volume is not
+ * mounted, a sandbox is not made or a probe fails. The operator reads those events after some time.
+ * A delay without a cause in events is reported after minutes. Pure.
  */
 #include "operator/core/obstacles/stage.h"
 
@@ -12,7 +12,7 @@
 #define SLOW_S 120
 #define SLOW_TEXT "2 minutes"
 
-/* silence: what its events have to say. */
+/* silence: why its events give no cause. */
 static void describe(const struct hvd_object *object, const char *silence, char *out, size_t size)
 {
     const struct hvd_pod_view *pod = &object->u.pod;
@@ -62,7 +62,7 @@ static void describe(const struct hvd_object *object, const char *silence, char 
     }
 }
 
-/* The same with the words of an event. */
+/* The same with the text of an event. */
 static void quote(const struct hvd_pod_view *pod, const char *name, const char *words,
                   char out[HVD_STAGE_TEXT_SIZE])
 {
@@ -84,7 +84,8 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
     const char *words = NULL;
 
     if (view->stage == HVD_STAGE_NONE || pod->meta.is_deleting ||
-        (view->stage == HVD_STAGE_SCHEDULE && p->has_no_room)) /* which says why */
+        (view->stage == HVD_STAGE_SCHEDULE && p->has_no_room)) /* the gang's status has the
+                                                                  cause */
         return false;
     if (view->stage > HVD_STAGE_SCHEDULE && view->stage != HVD_STAGE_INIT &&
         view->stage != HVD_STAGE_GATES)

@@ -6,12 +6,12 @@
 #include "operator/core/pass/pass.h"
 #include "operator/core/view/projection.h"
 
-/* Within operator/core only. Pods that are slow. */
+/* Within operator/core only. Slow pods. */
 
 #define HVD_STAGE_TEXT_SIZE 768
 
-/* Describes why the pod is not Ready, by its events, or that it has been for minutes; false, and
- * out untouched, if there is nothing to tell yet. Asks its events. */
+/* Describes why the pod is not Ready: by its events, or that the delay has lasted for minutes.
+ * False, with out untouched, if there is nothing to report yet. Reads its events. */
 bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
                         char out[HVD_STAGE_TEXT_SIZE]);
 

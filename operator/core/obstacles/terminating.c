@@ -1,8 +1,8 @@
 /*
- * Objects of a job that are to go and do not: a finalizer holds them, nobody ends a pod, or the
- * controllers that delete them do not work. The job waits for them, as their names are taken; so
- * the condition DeletionBlocked and one event name the first of them, since when it is so, and who
- * has to act. Nothing is written meanwhile, and the end of the object is an event of its watch.
+ * Objects of a job that should be gone but are not: a finalizer holds them, no kubelet ends a pod,
+ * or the controllers that delete them do not work. The job waits for them, because they hold their
+ * names. The condition DeletionBlocked and one event name the first of them, since when it is so,
+ * and who has to act. Meanwhile the operator writes nothing; a watch reports the end of the object.
  * Pure.
  */
 #include "operator/core/obstacles/terminating.h"
@@ -18,17 +18,17 @@
 
 #define MESSAGE_SIZE 1024
 #define SUBJECT_SIZE 512
-#define OVERDUE_S 10 /* how long after its deletion an object may take to go */
-#define SLOW_S 60    /* the same where the garbage collector has to work first */
-#define KUBELET_S 30 /* the same of a pod, after its grace period, where its kubelet has to */
+#define OVERDUE_S 10 /* an object may take so long to go after its deletion */
+#define SLOW_S 60    /* the same if the garbage collector has to work first */
+#define KUBELET_S 30 /* the same for a pod, after its grace period, that its kubelet must end */
 
-/* The object that is named, and how many there are. */
+/* The object to name, and the number of such objects. */
 struct blocked {
     const struct hvd_object *first;
     size_t n;
 };
 
-/* Whether nothing but the garbage collector holds what has these finalizers. */
+/* Whether the garbage collector alone holds an object with these finalizers. */
 static bool is_collected(const char *finalizers)
 {
     return hvd_str_equal(finalizers, HVD_FINALIZER_FOREGROUND) ||
@@ -42,12 +42,12 @@ static bool is_of_job(const struct hvd_pass *p, const struct hvd_object *object)
     return hvd_pass_is_ours(p, object) || hvd_pass_is_leftover(p, object);
 }
 
-/* From when on the object counts as one that does not go; 0: it is not to go. */
+/* When the object counts as stuck; 0: it is not to go. */
 static int64_t due_s(const struct hvd_pass *p, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
 
-    if (meta->is_doubtful) /* nobody knows whether it is there */
+    if (meta->is_doubtful) /* its existence is unknown */
         return 0;
     if (!meta->is_deleting && object->kind == HVD_KIND_POD) {
         const int64_t since_s = hvd_lingering_since_s(p, object);
@@ -71,7 +71,7 @@ static void name_subject(const struct hvd_object *object, char out[SUBJECT_SIZE]
                     object->meta.namespace, object->meta.name);
 }
 
-/* Whether the object is a pod that nobody deletes, and the one that is named already. */
+/* Whether the object is the pod without a deletion that the status already names. */
 static bool is_named(const struct hvd_pass *p, const struct hvd_object *object)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_DELETION_BLOCKED];
@@ -86,7 +86,8 @@ static bool is_named(const struct hvd_pass *p, const struct hvd_object *object)
 static bool is_before(const struct hvd_pass *p, const struct hvd_object *a,
                       const struct hvd_object *b)
 {
-    /* All are to go for one reason, and one after the other becomes due. */
+    /* All of them are to go for one reason and become due one by one: keep the pod that is named.
+     */
     if (a->kind == HVD_KIND_POD && b->kind == HVD_KIND_POD && is_named(p, a) != is_named(p, b))
         return is_named(p, a);
     if (a->kind != b->kind)
@@ -94,7 +95,7 @@ static bool is_before(const struct hvd_pass *p, const struct hvd_object *a,
     return strcmp(a->meta.name, b->meta.name) < 0;
 }
 
-/* The HorovodJob itself as one of its objects: it is the last to go. */
+/* The HorovodJob as one of its own objects: it is the last to go. */
 static struct hvd_object self(const struct hvd_pass *p)
 {
     return (struct hvd_object){.kind = HVD_KIND_HOROVODJOB,
@@ -131,7 +132,7 @@ static struct blocked find(struct hvd_pass *p, const struct hvd_object *job)
     return found;
 }
 
-/* Why the object does not go, and what to do. */
+/* Describes why the object does not go, and what to do. */
 static void describe(const struct hvd_pass *p, const struct hvd_object *object, char *out,
                      size_t size)
 {
@@ -207,8 +208,8 @@ static void show_object(struct hvd_pass *p, const struct blocked *blocked)
     show(p, meta->is_deleting ? "ObjectTerminating" : HVD_REASON_NOT_DELETED, subject, text);
 }
 
-/* Whether the workers of a job that has finished are removed, as WorkersReady reports from its end
- * on. */
+/* Corrects whether the workers of a finished job are removed, which WorkersReady reports from the
+ * job's end on. */
 static void correct_workers(struct hvd_pass *p, bool is_blocked)
 {
     const struct hvd_condition *workers = &p->next.conditions[HVD_COND_WORKERS_READY];

@@ -1,9 +1,9 @@
 /*
- * What is left of a master's Job that was removed while nobody looked, by its
- * ttlSecondsAfterFinished or by hand: the Job controller writes an event when a Job ends, which
- * stays for an hour. Events of other writers do not count, nor do those about another Job that had
- * the name: a foreign one, or the master's of an earlier attempt or an earlier HorovodJob. The
- * master is made when its workers are Ready, so those tell them apart. Pure.
+ * Traces of a master's Job that was removed before the operator read its end, by its
+ * ttlSecondsAfterFinished or by hand. The Job controller writes an event when a Job ends, which
+ * stays for an hour. Events of other writers do not count, nor do those about other Jobs of that
+ * name: a foreign one, or the master's of an earlier attempt or an earlier HorovodJob. The master
+ * is made when its workers are Ready, so their times separate these Jobs. Pure.
  */
 #include "operator/core/obstacles/trace.h"
 
@@ -33,7 +33,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- which Job may be meant ---- */
+/* ---- bounds of the Job ---- */
 
 static int compare(const void *a, const void *b)
 {
@@ -42,17 +42,17 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* When the worker could be reached first, as far as is known; a container that was started again
- * does not tell. Nodes have clocks of their own: whatever they show, a pod is made before it runs.
- */
+/* The earliest time at which the worker was reachable, as far as is known; after a restart its
+ * container's start does not count. Nodes have clocks of their own, but a pod is made before it
+ * runs. */
 static int64_t worker_started_s(const struct hvd_object *pod)
 {
     return pod->u.pod.restarts > 0 ? pod->meta.created_s
                                    : later(pod->meta.created_s, pod->u.pod.started_s);
 }
 
-/* Since when the workers of the group, which are enough, have been so many; room is for as many
- * times as there are Ready workers. */
+/* Since when enough workers of the group exist (is_made) or run; there are enough now. room has one
+ * entry for each Ready worker. */
 static int64_t enough_since_s(const struct hvd_pass *p, size_t group, bool is_made, int64_t *room)
 {
     const int32_t n_enough = p->job->spec.groups[group].n_enough;
@@ -68,8 +68,8 @@ static int64_t enough_since_s(const struct hvd_pass *p, size_t group, bool is_ma
     return n_enough > 0 && (size_t)n_enough <= n ? room[n_enough - 1] : 0;
 }
 
-/* Of an attempt of which no status tells: its master came after its workers, which are new in each
- * attempt. */
+/* Bounds an attempt that no status records: its master came after its workers, which are new in
+ * each attempt. */
 static void bound_unseen(struct hvd_pass *p, struct hvd_trace_bounds *out)
 {
     int64_t *room = hvd_malloc(p->pods.n_ready ? p->pods.n_ready : 1, sizeof(room[0]));
@@ -91,9 +91,9 @@ static void bound_unseen(struct hvd_pass *p, struct hvd_trace_bounds *out)
 }
 
 /*
- * Whether the events could not be read the last time and are asked for again later; the condition
- * Running tells of it. Its time is a bound of what is asked where the status does not name the
- * master's Job: it is left alone then.
+ * Whether a failed read of the events waits for its next try; the condition Running reports that.
+ * The time of that condition bounds the question if the status does not name the master's Job: then
+ * the condition stays unchanged.
  */
 static bool is_put_off(struct hvd_pass *p, const char *name)
 {
@@ -128,7 +128,7 @@ void hvd_trace_ask(struct hvd_pass *p, const char *name)
     else if (p->job->status.master_uid)
         (void)snprintf(bounds.master_uid, sizeof(bounds.master_uid), "%s",
                        p->job->status.master_uid);
-    else /* it may have ended in the second in which it was seen to run, or to wait */
+    else /* it may have ended in the same second in which its state was recorded */
         bounds.ended_s =
             (running->truth == HVD_ABSENT ? p->job->status.start_s : running->since_s) - 1;
     if (p->st)
@@ -170,7 +170,7 @@ void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out)
     *out = read;
 }
 
-/* ---- what the events are about ---- */
+/* ---- subjects of events ---- */
 
 static bool is_by_controller(const cJSON *event)
 {
@@ -197,9 +197,9 @@ static int64_t time_of(const cJSON *event, const char *path)
 }
 
 /*
- * When the controller wrote the event last, by its own clock; not later than the API server stored
- * it first, as what is told of happens once. The one clock may be ahead, the other is that of all
- * times with which this is compared.
+ * When the controller last wrote the event, by its own clock. At most the time at which the API
+ * server first stored it, because an end happens once. The controller's clock may be ahead; all
+ * times that this is compared with are the API server's.
  */
 static int64_t written_s(const cJSON *event)
 {
@@ -209,7 +209,7 @@ static int64_t written_s(const cJSON *event)
     return stored_s > 0 && stored_s < at_s ? stored_s : at_s;
 }
 
-/* Whether the Job that the event is about was there before that of the attempt. */
+/* Whether the event's Job existed before the Job of the attempt. */
 static bool is_about_older(const cJSON *events, const cJSON *about, int64_t made_s)
 {
     const char *uid = hvd_json_str(about, "involvedObject.uid");
@@ -283,7 +283,7 @@ bool hvd_trace_was_in_conflict(const struct hvd_pass *p)
            !(status->attempts > hvd_job_ended(status) && status->master_uid);
 }
 
-/* When this process has set that last; 0: it has not, or long ago. */
+/* When this process last made that write; 0: it did not, or long ago. */
 static int64_t written_ms(const struct hvd_pass *p, enum hvd_kind kind, const char *name,
                           enum hvd_repair repair)
 {

@@ -1,7 +1,7 @@
 /*
- * What a pass makes of fields of a Job or StatefulSet that cannot be changed once it is made, and
- * that a webhook has set while it was. Made anew the object would be altered anew. So it is
- * reported; where the job would be another one for it, as with two masters, the job ends. Pure.
+ * The consequences of immutable fields of a Job or StatefulSet that a webhook changed at creation.
+ * A new object would be altered again. So the operator reports it, and ends the job if the change
+ * makes it another job, for example with two masters. Pure.
  */
 #include "operator/core/outcome/altered.h"
 
@@ -44,7 +44,7 @@ static void describe(const struct hvd_pass *p, const struct hvd_object *object, 
         wanted ? wanted : "absent", row->follows);
 }
 
-/* Whether the object is altered so that the job ends, or (is_end false) does not. */
+/* Whether the object is altered in a way that ends the job, or (is_end false) does not. */
 static bool differs(const struct hvd_pass *p, const struct hvd_object *object, bool is_end)
 {
     const struct hvd_alteration *row = hvd_observe_alteration(object);
@@ -52,8 +52,8 @@ static bool differs(const struct hvd_pass *p, const struct hvd_object *object, b
     return row && ends_job(p, row) == is_end;
 }
 
-/* The first child of the job that is altered so that the job ends, or (is_end false) does not; NULL
- * if there is none. */
+/* The first child of the job that is altered in a way that ends the job, or (is_end false) does
+ * not; NULL if there is none. */
 static const struct hvd_object *find(const struct hvd_pass *p, enum hvd_kind kind, bool is_end)
 {
     const struct hvd_object *object = p->child[HVD_KIND_JOB];
@@ -79,7 +79,7 @@ bool hvd_altered_ends_job(struct hvd_pass *p)
     const struct hvd_object *object = find(p, HVD_KIND_STATEFULSET, true);
     char text[MESSAGE_SIZE - 128], message[MESSAGE_SIZE];
 
-    if (!object && !hvd_attempt_is_uncleared(p)) /* else it goes in any case */
+    if (!object && !hvd_attempt_is_uncleared(p)) /* else it is removed anyway */
         object = find(p, HVD_KIND_JOB, true);
     if (!object)
         return false;

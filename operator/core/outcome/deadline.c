@@ -1,7 +1,7 @@
 /*
- * activeDeadlineSeconds: when it is over, and what it ends. While something cannot be read the
- * deadline is the one decision that is made, by what is in sight: a master that has ended by then
- * has decided how the job ends, and nobody is blamed for what is not seen. Pure.
+ * activeDeadlineSeconds: when the time is over, and what then ends. While a read fails, the
+ * deadline is the only decision, from the objects in view. A master that has ended by then
+ * determines how the job ends, and no worker is blamed for what is unseen. Pure.
  */
 #include "operator/core/outcome/deadline.h"
 
@@ -13,7 +13,7 @@
 
 #define MESSAGE_SIZE 128
 
-/* Wakes at the end if that is still to come. */
+/* Whether the time is over; else wakes at its end. */
 static bool is_over(struct hvd_pass *p)
 {
     const int64_t deadline_s = p->job->spec.active_deadline_s;

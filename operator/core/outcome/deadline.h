@@ -7,11 +7,11 @@
 
 /* Within operator/core only. ActiveDeadlineSeconds. */
 
-/* True once it is over, and the job failed for it; else wakes then. */
+/* True once the time is over and the job failed for it; else wakes then. */
 bool hvd_deadline_ends_job(struct hvd_pass *p);
 
-/* The same of a job that waits for a read: if its master has ended by then, the job ends as that
- * says. has_spec: what follows from a failure can be asked of the spec. */
+/* The same for a job that waits for a read. If its master has ended by then, that determines the
+ * job's end. has_spec: the spec is available for the consequences of a failure. */
 void hvd_deadline_ends_waiting(struct hvd_pass *p, bool has_spec);
 
 #endif

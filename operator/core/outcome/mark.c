@@ -1,8 +1,9 @@
 /*
- * The end of a job whose status the API server refuses, noted on the job's ConfigMap before
- * anything is removed for it: an operator that starts anew would find neither workers nor Job, or
- * another deadline, and run the job once more. So is the suspension of an attempt: whoever finds no
- * Job when the job is resumed would take it for deleted by somebody else. Pure.
+ * Records the end of a job on its ConfigMap while the API server rejects the status, before
+ * anything is removed for that end. Otherwise a restarted operator would find neither workers nor
+ * Job, or another deadline, and run the job once more. It also records the suspension of an
+ * attempt: when the job is resumed, a missing Job would look like one that another writer deleted.
+ * Pure.
  */
 #include "operator/core/outcome/mark.h"
 
@@ -18,11 +19,11 @@
 #include "operator/core/view/text.h"
 #include "operator/core/writes/write.h"
 
-#define COUNT_MAX (1 << 20) /* of attempts: somebody else may have written the annotation */
+#define COUNT_MAX (1 << 20) /* of attempts: another writer may have written the annotation */
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define REASON_MAX (HVD_MARK_REASON_SIZE - 1)
 
-/* Reads a count and the space behind it; false if there is none, or it is no count. */
+/* Reads a count and the space after it; false without a valid count. */
 static bool read_count(const char **at, int32_t *out)
 {
     const int64_t range[2] = {0, COUNT_MAX};
@@ -86,7 +87,7 @@ bool hvd_mark_is_end(const struct hvd_pass *p)
     return p->mark.state == HVD_JOB_SUCCEEDED || p->mark.state == HVD_JOB_FAILED;
 }
 
-/* Whether the suspension that is noted is that of the attempt which the status shows under way. */
+/* Whether the recorded suspension belongs to the attempt that is under way in the status. */
 static bool is_of_attempt(const struct hvd_mark *mark, const struct hvd_job_status *status)
 {
     return status->attempts > hvd_job_ended(status) && mark->failures == status->failures &&
@@ -105,7 +106,7 @@ void hvd_mark_find(struct hvd_pass *p)
         p->mark = (struct hvd_mark){.state = HVD_JOB_NEW};
 }
 
-/* What the next status says of the end, or of the suspension. */
+/* Copies the end, or the suspension, from the next status. */
 static void describe(const struct hvd_pass *p, struct hvd_mark *out)
 {
     const struct hvd_job_status *next = &p->next;
@@ -146,7 +147,7 @@ bool hvd_mark_note(struct hvd_pass *p)
     hvd_free(text);
     cJSON_Delete(root);
     hvd_write_patch(p, map, &patch);
-    /* One that somebody denies or undoes holds nothing up. */
+    /* A record that others deny or undo must not delay the job. */
     return p->plan->n_actions == n_before ||
            hvd_pass_failure(p, HVD_KIND_CONFIGMAP, map->meta.name);
 }

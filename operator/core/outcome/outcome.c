@@ -1,7 +1,7 @@
 /*
- * Ends and pauses: how a master ended, what follows from it, and what is removed then. A deletion
- * is planned only when the status as persisted already tells its reason, so an operator that dies
- * in between never has to guess. Pure.
+ * Ends and pauses: how a master ended, the consequences, and what is removed then. The operator
+ * plans a deletion only when the persisted status has its reason, so an operator that dies in
+ * between never has to guess. Pure.
  */
 #include "operator/core/outcome/outcome.h"
 
@@ -33,14 +33,14 @@
 
 #define MESSAGE_SIZE 1024
 #define NAME_SIZE 256         /* of a pod */
-#define RANK_SIZE 640         /* of a message, so that the attempt has room behind it */
-#define POD_LAG_S 5           /* how long the pod's own story may come after its Job's */
+#define RANK_SIZE 640         /* of a message, so that the attempt fits after it */
+#define POD_LAG_S 5           /* the pod's own state may arrive this long after its Job's */
 #define LOST_GRACE_S 30       /* how long a master may outlive a worker that it needs */
 #define STUCK_S 30            /* how long a deleted master may outlive its grace period */
-#define VANISHED_MS 2000      /* how long a Job must be missing to count as deleted */
+#define VANISHED_MS 2000      /* a Job that is missing for so long counts as deleted */
 #define FORCE_DELETE_S 60     /* how long a pod may outlive its grace period */
 #define REMOVED_AT_ONCE 256   /* pods, in one plan */
-#define INTERRUPTIONS_MAX 100 /* then failures count, whatever the rules say */
+#define INTERRUPTIONS_MAX 100 /* from here on failures count, whatever the rules are */
 
 static bool is_pod_finished(const struct hvd_object *pod)
 {
@@ -48,9 +48,9 @@ static bool is_pod_finished(const struct hvd_object *pod)
 }
 
 /*
- * When the pod that is being deleted has outlived its grace period by after_s. Its stamp alone does
- * not decide: a wrong one, or a wrong clock, must not cut the grace period short, so the operator
- * itself has waited for that long since it saw the deletion.
+ * When the deleted pod has outlived its grace period by after_s. Its timestamp alone does not
+ * decide, because a wrong one, or a wrong clock, must not cut the grace period short. So the
+ * operator itself also waits that long after it saw the deletion.
  */
 static int64_t overdue_ms(const struct hvd_pass *p, const struct hvd_object *pod, int64_t after_s)
 {
@@ -61,7 +61,7 @@ static int64_t overdue_ms(const struct hvd_pass *p, const struct hvd_object *pod
     return view->going_ms && due_ms < p->now_ms + left_ms ? p->now_ms + left_ms : due_ms;
 }
 
-/* Whether the master is being deleted and its node does not say that it has ended. */
+/* Whether the master is being deleted and its node does not report its end. */
 static bool is_stuck(const struct hvd_object *pod)
 {
     return pod && pod->u.pod.deleted_s != 0 && !is_pod_finished(pod);
@@ -91,7 +91,7 @@ static void show_removed(struct hvd_pass *p)
         (const char *const[2]){HVD_REASON_JOB_FINISHED, HVD_TEXT_REMOVED});
 }
 
-/* What all ends have in common; the outcome's own condition is set by the caller. */
+/* The common part of all ends; the caller sets the outcome's own condition. */
 static void finish(struct hvd_pass *p, enum hvd_job_state state, const char *reason)
 {
     hvd_pass_state(p, state);
@@ -109,7 +109,7 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
 {
     bool is_template = strcmp(reason, HVD_REASON_TEMPLATE) == 0;
 
-    /* One that still ran, when the deadline passed, is counted nowhere. */
+    /* An attempt that still ran at the deadline is counted nowhere. */
     if (p->end.number == 0 && hvd_attempt_is_under_way(p))
         hvd_attempt_note_end(p, &(struct hvd_attempt_end){.number = hvd_job_ended(&p->next) + 1,
                                                           .reason = reason,
@@ -128,7 +128,7 @@ static bool has_master_failed(const struct hvd_pass *p)
            (pod->u.pod.phase == HVD_POD_FAILED || hvd_sidecars_hold(p));
 }
 
-/* The rank that failed first, where the last line of horovodrun names it; NULL: it does not. */
+/* The rank that failed first, if the last line of horovodrun names it; NULL: it does not. */
 static const char *failed_rank(const struct hvd_pass *p, char out[RANK_SIZE])
 {
     static const char launcher[] = "horovodrun: ";
@@ -160,7 +160,7 @@ static void describe_replaced(const struct hvd_pass *p, char out[MESSAGE_SIZE])
             p->replaced, job->meta.name, p->pods.master->meta.name);
 }
 
-/* How the master ended, and its last words. */
+/* Describes how the master ended, with its last words. */
 static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], const char **line)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
@@ -187,7 +187,7 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
     }
 }
 
-/* What the rules of spec.failurePolicy say, and what follows, as a part of the message. */
+/* The verdict of spec.failurePolicy, with its consequence as a part of the message. */
 struct verdict {
     enum hvd_policy_action action;
     char text[128];
@@ -248,7 +248,7 @@ static void succeed(struct hvd_pass *p)
     end_well(p, message);
 }
 
-/* Asks the rules about the worker that was lost and about the master. */
+/* Applies the rules to the lost worker and to the master. */
 static void judge(struct hvd_pass *p, struct verdict *out)
 {
     static const char *const names[] = {[HVD_POLICY_RESTART] = "Restart",
@@ -290,7 +290,8 @@ static void keep_log(struct hvd_pass *p)
         p->st = hvd_job_set_failure_log(&p->next, has_lines ? pod->u.pod.last_lines : NULL);
 }
 
-/* Notes the loss of a worker, if there was one; true if so. One that is not seen may be there. */
+/* Records the loss of a worker, if there was one; true if so. A worker that is only unseen may
+ * exist. */
 static bool note_loss(struct hvd_pass *p)
 {
     struct hvd_worker_failure found;
@@ -303,7 +304,7 @@ static bool note_loss(struct hvd_pass *p)
     return true;
 }
 
-/* Says when the next attempt begins, if that is not at once. */
+/* Adds when the next attempt begins, if it does not begin at once. */
 static void announce_next(struct hvd_pass *p, struct verdict *verdict)
 {
     size_t len = strlen(verdict->text);
@@ -314,7 +315,7 @@ static void announce_next(struct hvd_pass *p, struct verdict *verdict)
                        ", the next one after %d s", (int)wait_s);
 }
 
-/* Notes the end of the attempt with what the master left. */
+/* Records the end of the attempt with the master's last lines. */
 static void note_end(struct hvd_pass *p, const char *reason, const char *message)
 {
     const struct hvd_object *pod = has_master_ended(p) ? p->pods.master : NULL;
@@ -368,7 +369,7 @@ static void fail_attempt(struct hvd_pass *p)
     hvd_pass_end_event(p, "Restarting", message, true);
 }
 
-/* Notes in the next status that the attempt has begun, and which Job it has. */
+/* Records in the next status that the attempt has begun, and its Job. */
 static void note_begun(struct hvd_pass *p, const struct hvd_object *job)
 {
     if (hvd_attempt_of(p, job) > p->next.attempts)
@@ -422,9 +423,9 @@ bool hvd_outcome_late(struct hvd_pass *p)
 }
 
 /*
- * The pod in whose place the Job has made another one. The Job controller lets go a pod whose
- * labels it selects no more, and makes the next one at once, beside the workers of the first. It
- * may be gone when somebody looks: then the status names it. False if there is none.
+ * Finds the pod that the Job has replaced. The Job controller releases a pod that its selector no
+ * longer matches, and at once makes the next one, beside the workers of the first. The pod may be
+ * gone by now; then the status names it. False if there is none.
  */
 static bool find_replaced(const struct hvd_pass *p, char out[NAME_SIZE])
 {
@@ -448,7 +449,7 @@ static bool find_replaced(const struct hvd_pass *p, char out[NAME_SIZE])
            strcmp(out, master->meta.name) != 0;
 }
 
-/* Ends the attempt whose master was replaced; true if so. */
+/* Ends the attempt if its master was replaced; true if so. */
 static bool fail_replaced(struct hvd_pass *p)
 {
     char name[NAME_SIZE];
@@ -537,8 +538,8 @@ bool hvd_outcome_hopeless(struct hvd_pass *p)
 }
 
 /*
- * Decides by what is left of a Job that is gone: what its end was is asked for first, so that an
- * attempt which has ended is not made again for it. True while that is asked for, or if it decides.
+ * Decides from the traces of a Job that is gone. First asks how it ended, so that an ended attempt
+ * does not run again. True while it asks, and if it decides.
  */
 static bool has_left_trace(struct hvd_pass *p, const char *name)
 {
@@ -549,7 +550,7 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
         return false;
     if (!hvd_trace_is_answer(trace)) {
         hvd_trace_ask(p, name);
-        /* Until it is decided, whether the spec has changed since (describe_deleted) is kept. */
+        /* Until the decision, keep whether the spec has changed since (describe_deleted). */
         p->next.observed_generation = p->job->status.observed_generation;
         return true;
     }
@@ -567,8 +568,8 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
     return true;
 }
 
-/* Whether the attempt that is to begin was begun before, as the events tell: no status says so, as
- * whoever made its Job ended, or did not see it. */
+/* Whether events show that the next attempt began before. No status records it, because the
+ * operator that made its Job ended, or did not see it. */
 static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
 {
     const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
@@ -579,8 +580,9 @@ static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
              hvd_job_ended(&p->job->status) == 0));
 }
 
-/* The words for a Job that is gone. An operator that may write neither status nor note deletes it
- * for what the spec said then: where the status is of an older spec nobody knows who did it. */
+/* Describes the deletion of a Job. An operator that may write neither status nor mark deletes a Job
+ * because of the spec at that time. So if the status belongs to an older spec, it is unknown who
+ * deleted it. */
 static void describe_deleted(const struct hvd_pass *p, const char *name, char out[MESSAGE_SIZE])
 {
     static const char by[] = " by somebody, or by this operator for a suspension or an end that no "
@@ -599,8 +601,8 @@ static void describe_deleted(const struct hvd_pass *p, const char *name, char ou
 }
 
 /*
- * A watch of Jobs that lags behind the one of HorovodJobs looks the same for a moment: what is
- * missing is looked for again a little later before it counts.
+ * A watch of Jobs that lags behind the one of HorovodJobs looks the same for a moment. So the
+ * operator checks again a little later before a missing Job counts.
  */
 bool hvd_outcome_vanished(struct hvd_pass *p)
 {
@@ -658,7 +660,7 @@ bool hvd_outcome_abandoned(struct hvd_pass *p)
     return true;
 }
 
-/* Removes one pod without grace; another one of its name is another removal. */
+/* Removes one pod without grace; another pod of its name is another removal. */
 static void force_delete(struct hvd_pass *p, const struct hvd_object *pod)
 {
     const struct hvd_write write = {pod->kind, pod->meta.name, HVD_REPAIR_EXISTENCE,
@@ -685,7 +687,7 @@ void hvd_outcome_force_delete(struct hvd_pass *p)
     }
 }
 
-/* The workers of a finished job that keeps them. */
+/* Shows the workers of a finished job that keeps them. */
 static void show_kept(struct hvd_pass *p)
 {
     bool is_all = p->job->status.conditions[HVD_COND_WORKERS_READY].truth == HVD_TRUE;
@@ -697,7 +699,7 @@ static void show_kept(struct hvd_pass *p)
         (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
 }
 
-/* Says what of a finished job may not be removed, and who does not let it, until it may. */
+/* Shows which objects of a finished job cannot be removed, and who denies it, until they can. */
 static void show_cleaning(struct hvd_pass *p)
 {
     static const char reason[] = HVD_REASON_REMOVAL_DENIED;
@@ -725,7 +727,7 @@ static void show_cleaning(struct hvd_pass *p)
     }
 }
 
-/* Whether a set that is there makes the pod its own again. */
+/* Whether an existing set adopts the pod again. */
 static bool is_adopted(const struct hvd_pass *p, const struct hvd_object *pod)
 {
     struct hvd_worker worker;
@@ -733,21 +735,21 @@ static bool is_adopted(const struct hvd_pass *p, const struct hvd_object *pod)
     return hvd_pods_identify(p->view, pod, &p->owners, &worker) && p->owners.sets[worker.group];
 }
 
-/* Whether the pod is a master with its logs, which stays with a job that has finished. */
+/* Whether the pod is a master with its logs, which stays with a finished job. */
 static bool is_kept(const struct hvd_pass *p, const struct hvd_object *pod)
 {
     return pod->meta.role == HVD_ROLE_MASTER && is_pod_finished(pod) &&
            hvd_job_is_finished(&p->job->status) && p->job->spec.clean_pod_policy != HVD_CLEAN_ALL;
 }
 
-/* Whether its set or Job has let the pod go, so that nobody else takes it down. */
+/* Whether its set or Job has released the pod, so that only the operator can remove it. */
 static bool is_stray(const struct hvd_pass *p, const struct hvd_object *pod)
 {
     return hvd_pods_is_let_go(p->job, pod) && !is_adopted(p, pod) && !is_kept(p, pod);
 }
 
-/* Removes pods of that role that nobody else would take down: those whose set or Job let them go
- * and is no more, and those of one that a finalizer holds. */
+/* Removes pods of that role that no controller would remove: their set or Job has released them and
+ * is gone, or a finalizer holds it. */
 static void remove_pods(struct hvd_pass *p, enum hvd_role role)
 {
     size_t n = 0;
@@ -777,7 +779,7 @@ void hvd_outcome_remove_stray(struct hvd_pass *p)
 
     if (!pod || pod->meta.is_deleting || is_kept(p, pod))
         return;
-    /* Of an owner reference that was edited away: the Job's controller writes it again. */
+    /* Only the owner reference was edited: the Job's controller restores it. */
     if (job && !job->meta.is_deleting && !job->u.job.is_complete && !job->u.job.is_failed &&
         p->pods.master == pod)
         return;
@@ -791,7 +793,7 @@ void hvd_outcome_remove_stray(struct hvd_pass *p)
     hvd_pass_event(p, "MasterRemoved", message, true);
 }
 
-/* Unless the job keeps them. */
+/* Removes the workers unless the job keeps them. */
 static void remove_workers(struct hvd_pass *p)
 {
     if (p->job->spec.clean_pod_policy == HVD_CLEAN_NONE)
@@ -823,8 +825,8 @@ void hvd_outcome_take_down(struct hvd_pass *p)
     remove_pods(p, HVD_ROLE_MASTER);
 }
 
-/* Removes the job itself once its time is over; true if nothing else is to be done then. What it
- * leaves must not stay because somebody does not let it go. */
+/* Removes the job itself after its time; true if nothing else is to be done then. If the deletion
+ * is denied, the rest of the clean-up must still go on. */
 static bool expire(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
@@ -835,7 +837,7 @@ static bool expire(struct hvd_pass *p)
     int64_t ended_s = p->job->status.completion_s;
     int64_t end_ms;
 
-    if (ended_s == 0) /* somebody else wrote the status */
+    if (ended_s == 0) /* another writer wrote the status */
         ended_s =
             ends[ends[HVD_COND_FAILED].truth == HVD_TRUE ? HVD_COND_FAILED : HVD_COND_SUCCEEDED]
                 .since_s;
@@ -851,7 +853,7 @@ static bool expire(struct hvd_pass *p)
     return !known || known->type != HVD_FAILURE_DENIED;
 }
 
-/* Plans the removal of what a finished job leaves. */
+/* Plans the removal of a finished job's objects. */
 static void clean(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
@@ -872,8 +874,8 @@ static void clean(struct hvd_pass *p)
     remove_pods(p, HVD_ROLE_MASTER);
 }
 
-/* Somebody else may have written the end, as who may write the status can: the rest follows it. Who
- * edits the policy of a job that kept its workers has them removed. */
+/* Completes an end that another writer may have put into the status. A changed policy of a job that
+ * kept its workers removes them. */
 static void show_end(struct hvd_pass *p)
 {
     const bool has_failed = p->next.conditions[HVD_COND_FAILED].truth == HVD_TRUE;

@@ -1,7 +1,7 @@
 /*
- * spec.failurePolicy: rules that say what follows when an attempt fails. They are tried in order,
- * each against every failure of the attempt: a worker that was lost and the master that ended for
- * it are two failures of one attempt, and a rule may be about either. Pure.
+ * spec.failurePolicy: rules that determine what follows a failed attempt. The rules are tried in
+ * order, each against every failure of the attempt. A lost worker and the master that ended for it
+ * are two failures of one attempt, and a rule may be about either. Pure.
  */
 #include "operator/core/outcome/policy.h"
 

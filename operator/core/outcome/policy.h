@@ -9,7 +9,7 @@
 
 #include "operator/core/view/projection.h"
 
-/* Within operator/core only. What spec.failurePolicy says of a failed attempt. */
+/* Within operator/core only. The action of spec.failurePolicy for a failed attempt. */
 
 enum hvd_policy_action {
     HVD_POLICY_RESTART, /* another attempt, if backoffLimit has one left */
@@ -17,7 +17,7 @@ enum hvd_policy_action {
     HVD_POLICY_IGNORE,  /* another attempt, which does not count */
 };
 
-/* One of the things that made an attempt fail. */
+/* One of the causes of an attempt's failure. */
 struct hvd_policy_case {
     enum hvd_role role;
     bool has_exit_code;
@@ -26,9 +26,9 @@ struct hvd_policy_case {
 };
 
 /*
- * What follows from these failures: the action of the first rule that fits one of them, restart
- * without any. *rule gets the rule's number, from 1, or 0. failure_policy is spec.failurePolicy and
- * may be NULL; a rule that is no rule fits nothing.
+ * Decides what follows these failures: the action of the first rule that matches one of them,
+ * restart without any. *rule gets the rule's number, from 1, or 0. failure_policy is
+ * spec.failurePolicy and may be NULL; a malformed rule matches nothing.
  */
 enum hvd_policy_action hvd_policy_decide(const cJSON *failure_policy,
                                          const struct hvd_policy_case *cases, size_t n_cases,

@@ -1,9 +1,9 @@
 /*
- * Containers that run on after the master's own has ended, as those that a service mesh injects:
- * the pod does not end, and neither does its Job. The exit code of the master's container then is
- * the end of the attempt, after a while in which they may end by themselves, which the time of the
- * condition Running bounds. Containers of the job's own template are waited for: they may have work
- * to do. Sidecars among the init containers are the kubelet's to end. Pure.
+ * Containers that outlive the master's own, as a service mesh injects them: the pod does not end,
+ * and neither does its Job. The exit code of the master's container then is the end of the attempt.
+ * Before that the sidecars get some time to end by themselves, measured from the time of the
+ * condition Running. The operator waits for containers of the job's own template, because they may
+ * have work to do. The kubelet ends sidecars among the init containers. Pure.
  */
 #include "operator/core/outcome/sidecars.h"
 
@@ -30,7 +30,7 @@ bool hvd_sidecars_hold(const struct hvd_pass *p)
     return pod && pod->u.pod.left && !pod->meta.is_deleting;
 }
 
-/* When they have run on for long enough; 0: nobody has noted since when. */
+/* When they have had enough time; 0: no status records since when. */
 static int64_t due_ms(const struct hvd_pass *p)
 {
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
@@ -57,7 +57,7 @@ static bool is_of_template(const cJSON *containers, struct hvd_strview name)
     return false;
 }
 
-/* Writes the containers that run on and are of the template, joined by ", ", and counts them. */
+/* Writes the containers of the template that still run, joined by ", ", and counts them. */
 static int find_own(const struct hvd_pass *p, char out[NAMES_SIZE])
 {
     const cJSON *containers = hvd_json_at(p->spec, "master.template.spec.containers");
@@ -83,7 +83,7 @@ bool hvd_sidecars_are_over(struct hvd_pass *p)
     const int64_t end_ms = due_ms(p);
     char names[NAMES_SIZE];
 
-    const bool is_stopped = p->job->spec.is_suspended; /* the pod goes in any case */
+    const bool is_stopped = p->job->spec.is_suspended; /* the pod is removed anyway */
 
     if (!end_ms && !is_stopped)
         return false;
@@ -142,7 +142,7 @@ void hvd_sidecars_name(const struct hvd_pass *p, char *out, size_t size)
                     is_one ? "" : "s", left, is_one ? "is" : "are");
 }
 
-/* A deadline in the past ends a pod without deleting it, and cannot be taken back by anybody. */
+/* A deadline in the past ends a pod without deleting it, and cannot be undone. */
 void hvd_sidecars_stop(struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;

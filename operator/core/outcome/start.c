@@ -1,8 +1,8 @@
 /*
- * Workers of an earlier start. A job that was suspended and is resumed begins without any, as ranks
- * of a master that is gone may live on in them. The status remembers a suspension; where it could
- * not be written, the StatefulSets do: one without replicas is being taken down, and each has the
- * generation of the HorovodJob with which it was started. All go then before any comes. Pure.
+ * Workers of an earlier start. A resumed job begins without any, because ranks of a master that is
+ * gone may live on in them. The status records a suspension. If it could not be written, the
+ * StatefulSets show it: a set without replicas is being taken down, and each has the generation of
+ * the HorovodJob at its start. All these workers go before any new one comes. Pure.
  */
 #include "operator/core/outcome/start.h"
 
@@ -15,12 +15,12 @@
 #include "operator/core/writes/repair.h"
 #include "operator/core/writes/repair_internal.h"
 
-/* How the sets of the job stand. */
+/* The state of the job's sets. */
 struct sets {
     bool is_any_down; /* one has no replicas */
-    bool is_any_left; /* and pods all the same */
-    bool is_any_old;  /* one that has replicas was started with another spec */
-    bool is_unseen;   /* one that has replicas was not started by this process */
+    bool is_any_left; /* and has pods all the same */
+    bool is_any_old;  /* a set with replicas was started with another spec */
+    bool is_unseen;   /* a set with replicas was not started by this process */
 };
 
 static bool has_written(const struct hvd_pass *p, const struct hvd_object *set,
@@ -55,7 +55,8 @@ static struct sets look(const struct hvd_pass *p)
     return found;
 }
 
-/* Whether a worker is there that was when the events were read: they tell nothing of later ones. */
+/* Whether a worker exists that existed when the events were read: they cannot mention later
+ * ones. */
 static bool has_worker_of(const struct hvd_pass *p, const struct hvd_failure *trace)
 {
     for (size_t i = 0; i < p->view->n_objects; i++) {
@@ -69,10 +70,11 @@ static bool has_worker_of(const struct hvd_pass *p, const struct hvd_failure *tr
 }
 
 /*
- * Whether a master may have run with the workers of which neither a status nor this process knows:
- * an operator that ended may have removed it, as the job was suspended, and no worker yet. The
- * events tell of one that was, but for an hour alone, and not to everybody. Where no status was
- * ever written, an edit of the spec counts as well, which costs workers that nobody uses so far.
+ * Whether a master may have run with the workers without a record in a status or in this process. A
+ * former operator may have removed it because the job was suspended, but no worker yet. Events may
+ * show such a master, but only for an hour, and only to operators that may read them. If no status
+ * was ever written, an edit of the spec counts as well; that costs workers that are not used so
+ * far.
  */
 static bool may_have_ended(struct hvd_pass *p, const struct sets *sets)
 {

@@ -7,8 +7,8 @@
 
 /* Within operator/core only. */
 
-/* Whether workers of an earlier start are there, or may be, of which no status tells: they
- * are taken down, and the job waits for it. */
+/* Whether workers of an earlier start exist, or may exist, without a record in a status: then it
+ * takes them down, and the job waits for that. */
 bool hvd_start_clears(struct hvd_pass *p);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * What every step of a reconcile pass uses: reading the view, and adding to the plan and to the
+ * The common part of all steps of a reconcile pass: reads the view, and adds to the plan and to the
  * next status. The first failure sticks, so that steps need no checks of their own. Pure.
  */
 #include "operator/core/pass/pass.h"
@@ -87,7 +87,7 @@ const cJSON *hvd_pass_spec(struct hvd_pass *p)
     if (p->spec || p->st)
         return p->spec;
     p->st = p->job->spec.text ? hvd_json_parse(p->job->spec.text, &p->spec)
-                              : HVD_INPROGRESS; /* hvd_reconcile asks for it */
+                              : HVD_INPROGRESS; /* hvd_reconcile requests the spec */
     return p->spec;
 }
 
@@ -96,7 +96,7 @@ bool hvd_pass_is_running(const struct hvd_pass *p)
     const struct hvd_object *pod = p->pods.master;
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
 
-    /* The pod of a Job that is being deleted, and held, runs on. */
+    /* The pod of a Job that is being deleted, and held by a finalizer, still runs. */
     return pod && pod->u.pod.phase == HVD_POD_RUNNING &&
            (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) && job &&
            hvd_pass_is_ours(p, job);

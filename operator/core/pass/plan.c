@@ -1,10 +1,10 @@
 /*
- * The list of actions and the bodies that are the same for every kind. Pure.
+ * The list of actions, and the bodies that are the same for every kind. Pure.
  *
- * Events are written before the status that records their occasion. Should the operator die in
- * between, its successor decides the same again and writes the same event: the name is a hash of
- * the occasion and of the status as persisted, so the API server answers AlreadyExists and nobody
- * sees it twice.
+ * Events are written before the status that records their occasion. If the operator dies in
+ * between, its successor decides the same again and writes the same event. The event's name is a
+ * hash of the occasion and of the persisted status, so the API server answers AlreadyExists and no
+ * duplicate appears.
  */
 #include "operator/core/pass/plan.h"
 

@@ -1,7 +1,7 @@
 /*
  * Sums up the pods of a job: which workers are Ready, in numeric order (worker-10 after worker-2),
- * and which pod is the current master. A pod belongs to the job by its controller: labels can be
- * written by everybody who may write pods. Pure.
+ * and which pod is the current master. The controller of a pod decides to which job it belongs,
+ * because everybody who may write pods can write labels. Pure.
  */
 #include "operator/core/pass/pods.h"
 
@@ -14,7 +14,7 @@
 #include "operator/core/children/owner.h"
 #include "operator/core/view/topology.h"
 
-static const char pod_word[] = "pod "; /* of a message that is about one: its name follows */
+static const char pod_word[] = "pod "; /* of a message about one: its name follows */
 
 static int compare(const void *a, const void *b)
 {
@@ -76,9 +76,8 @@ static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *po
     return is_made_by(pod, owner) && hvd_owner_is_job(view->job, owner);
 }
 
-/* Whether the pod without a controller was made for an earlier job of this name. One that does not
- * tell is an older operator's: what is older than the job is another job's, whoever removed that.
- */
+/* Whether the pod without a controller was made for an earlier job of this name. A pod without a
+ * job's uid is an older operator's; if it is older than the job, it belongs to another job. */
 static bool is_of_earlier_job(const struct hvd_job *job, const struct hvd_object *pod)
 {
     const char *uid = pod->meta.made_for;
@@ -86,9 +85,9 @@ static bool is_of_earlier_job(const struct hvd_job *job, const struct hvd_object
     return uid ? strcmp(uid, job->uid) != 0 : pod->meta.created_s < job->created_s;
 }
 
-/* A set lets go a pod whose labels somebody has edited, and one that is deleted with
- * --cascade=orphan lets go all: no other pod of that name can be made, and until the labels are
- * back, or the next set is there, and adopts the pod, that is its worker. */
+/* A set releases a pod whose labels were edited. A set that is deleted with --cascade=orphan
+ * releases all its pods. No other pod of that name can be made. So the pod stays that worker until
+ * its labels are restored, or until the next set adopts it. */
 static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *pod,
                          const struct hvd_pod_owners *owners, size_t group, int32_t *ordinal)
 {
@@ -103,8 +102,8 @@ static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *p
     return *ordinal >= 0;
 }
 
-/* Whether the master's Job of this job has made the pod, and let it go: it was deleted with
- * --cascade=orphan, or somebody has edited the pod's labels. */
+/* Whether this job's master Job made the pod and released it: the Job was deleted with
+ * --cascade=orphan, or the pod's labels were edited. */
 static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *pod)
 {
     char name[HVD_CHILD_NAME_MAX];
@@ -123,7 +122,7 @@ static bool is_about(const struct hvd_condition *condition, const char *name)
     return text && hvd_str_has_prefix(text, name) && text[strlen(name)] == ' ';
 }
 
-/* Whether the status names the pod as its master, or as the one whose end it tells of. */
+/* Whether the status names the pod as its master, or as the one whose end it reports. */
 static bool is_named(const struct hvd_job *job, const struct hvd_object *pod)
 {
     const struct hvd_condition *conditions = job->status.conditions;
@@ -162,7 +161,7 @@ bool hvd_pods_is_let_go(const struct hvd_job *job, const struct hvd_object *pod)
                                     is_stray_master(job, pod) && is_named(job, pod));
 }
 
-/* Whether the pod's controller has the kind and a name that the job's own has, or had them. */
+/* Whether the pod's controller has the kind and a name that the job's own has, or had. */
 static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object *pod)
 {
     const bool is_master = pod->meta.role == HVD_ROLE_MASTER;
@@ -180,7 +179,7 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
     return hvd_str_equal(pod->meta.owner_name, name);
 }
 
-/* The set or Job of our names that made the pod; NULL if it is not there. */
+/* The set or Job with a name of ours that made the pod; NULL if it is absent. */
 static const struct hvd_object *find_owner(const struct hvd_view *view,
                                            const struct hvd_object *pod,
                                            const struct hvd_pod_owners *owners)
@@ -206,7 +205,7 @@ bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
         return has_name_of_ours(view->job, pod);
     return hvd_owner_is_job(view->job, owner) ||
            (hvd_str_equal(owner->meta.owner_kind, HVD_JOB_KIND) &&
-            hvd_str_equal(owner->meta.owner_name, view->job->name)); /* of an earlier one */
+            hvd_str_equal(owner->meta.owner_name, view->job->name)); /* of an earlier job */
 }
 
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
@@ -225,7 +224,7 @@ bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod
     return false;
 }
 
-/* Which of two slow pods is told of: one on a node, then the one that is for longer. */
+/* Whether to report pod a rather than b: a pod on a node first, then the longer delay. */
 static bool is_slower(const struct hvd_object *a, const struct hvd_object *b)
 {
     const bool is_placed_a = a->u.pod.stage > HVD_STAGE_SCHEDULE;
@@ -243,7 +242,7 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
 {
     const struct hvd_object *pod = worker->pod;
 
-    /* One beyond those that the job wants is another writer's, or goes soon. */
+    /* A worker beyond the wanted number is another writer's, or goes soon. */
     if (pod->meta.is_deleting || worker->ordinal >= view->job->spec.groups[worker->group].replicas)
         return;
     if (pod->u.pod.trouble && (!out->troubled || compare(worker, troubled) < 0)) {
@@ -277,8 +276,8 @@ static bool is_finished(const struct hvd_object *pod)
     return pod->u.pod.phase == HVD_POD_SUCCEEDED || pod->u.pod.phase == HVD_POD_FAILED;
 }
 
-/* A pod that the Job of the attempt has let go is the attempt's master all the same: the Job takes
- * it back, or makes another one, whose end counts where the first one has none. */
+/* A pod that the Job of the attempt has released is still the attempt's master. The Job takes it
+ * back, or makes another pod, whose end counts if the first one has none. */
 static void settle_master(const struct hvd_view *view, const struct hvd_object *job,
                           struct hvd_pods *pods)
 {

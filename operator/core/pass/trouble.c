@@ -1,10 +1,9 @@
 /*
  * Causes for which pods of a job do not run: an image, the scheduler, a quota, a missing Secret.
  * Each becomes a part of a condition, and one event about the HorovodJob. The kubelet and the
- * registry word the same cause in ever new ways (ports, addresses, times, ErrImagePull and
- * ImagePullBackOff in turn), and every worker has it. So a cause is known by what is concerned,
- * without the pod and without the words; its event goes out with the status that shows it first.
- * Pure.
+ * registry word the same cause differently each time (ports, addresses, times, ErrImagePull and
+ * ImagePullBackOff in turn), and every worker has it. So the subject identifies a cause, without
+ * the pod and without the wording. Its event comes with the first status that shows it. Pure.
  */
 #include "operator/core/pass/trouble.h"
 
@@ -15,18 +14,17 @@
 #include "base/str.h"
 #include "operator/core/view/text.h"
 
-#define CUT_MIN 200 /* words that are longer may have been cut */
+#define CUT_MIN 200 /* longer texts may have been cut */
 
-/* What the text of a cause contains, which texts of pods (observe_pod.c) and refusals (refusal.c)
- * are made of. */
+/* A phrase that identifies a cause in texts of pods (observe_pod.c) and refusals (refusal.c). */
 struct cause {
     const char *phrase;
     const char *reason;  /* of the event */
-    bool is_worded_anew; /* with each try, though it is the same */
+    bool is_worded_anew; /* worded differently on each try, though the cause is the same */
 };
 
-/* The cause that text names first, the longest if there are two, and where its phrase ends; NULL
- * without any. */
+/* The cause that text names first, the longest of two, and the end of its phrase; NULL without
+ * any. */
 static const struct cause *find_cause(const char *text, const char **end)
 {
     static const struct cause causes[] = {
@@ -63,7 +61,8 @@ static const struct cause *find_cause(const char *text, const char **end)
     return cause;
 }
 
-/* The cause alone, up to end: "image I cannot be pulled" of "pod P image I cannot be pulled". */
+/* Writes the cause alone, up to end: "image I cannot be pulled" of "pod P image I cannot be
+ * pulled". */
 static void name_cause(const char *text, const char *end, char out[HVD_TROUBLE_SIZE])
 {
     static const char pod[] = "pod ";
@@ -85,7 +84,7 @@ static size_t word_length(const char *text, bool *has_digit)
     return n;
 }
 
-/* Moves behind words with digits and all that is no word. */
+/* Skips words with digits, and characters that belong to no word. */
 static const char *next_word(const char *text, size_t *len)
 {
     for (;;) {
@@ -100,8 +99,9 @@ static const char *next_word(const char *text, size_t *len)
     }
 }
 
-/* Whether two texts agree in all words but those with digits (ports, addresses, times, requests).
- * Without any word the second says no less; long ones are cut, and agree as far as they go. */
+/* Whether two texts agree in all words except those with digits (ports, addresses, times,
+ * requests). A second text without words agrees. Long texts may be cut, and agree as far as they
+ * reach. */
 static bool is_same(const char *known, const char *now)
 {
     const bool is_cut = strlen(known) > CUT_MIN && strlen(now) > CUT_MIN;
@@ -120,7 +120,7 @@ static bool is_same(const char *known, const char *now)
     }
 }
 
-/* Keeps the words of the persisted condition if they say the same. */
+/* Keeps the wording of the persisted condition if it has the same meaning. */
 static void keep_words(const char *known, char *text, const char *end, size_t size)
 {
     char prefix[HVD_TROUBLE_SIZE];
@@ -134,7 +134,7 @@ static void keep_words(const char *known, char *text, const char *end, size_t si
     hvd_text_format(text, size, "%s%s", prefix, was);
 }
 
-/* Whether the persisted message names the cause, and if it has words, with some. */
+/* Whether the persisted message names the cause, and if the cause has words, with some. */
 static bool is_known(const char *known, const char *cause, bool has_words)
 {
     const char *found = known ? strstr(known, cause) : NULL;
@@ -157,7 +157,7 @@ void hvd_trouble_note(struct hvd_pass *p, enum hvd_condition_type type, char *te
     name_cause(text, end, trouble->cause);
     if (is_known(known, trouble->cause, cause->is_worded_anew))
         return;
-    /* Older kubelets say why with every other try; the event waits for it. */
+    /* Older kubelets give the reason with every other try; the event waits for it. */
     if (cause->is_worded_anew && *end == '\0')
         return;
     trouble->type = type;
@@ -165,8 +165,8 @@ void hvd_trouble_note(struct hvd_pass *p, enum hvd_condition_type type, char *te
     p->n_troubles++;
 }
 
-/* How many parts the text has behind its first one that tell of something to be mended. Those of
- * counts alone, which change as often as workers come and are lost, are none. */
+/* Counts the parts after the first one of the text that report something to repair. Parts with only
+ * counts do not count, because they change with each worker. */
 static int count_parts(const char *text)
 {
     static const char *const of_counts[] = {"; PodGroup ", "; spec.", "; this attempt "};
@@ -197,7 +197,7 @@ bool hvd_trouble_has_changed(const struct hvd_condition *was,
     if (!hvd_str_equal(was->reason, update->reason) || old_cause != new_cause ||
         (*before == '\0') != (*now == '\0'))
         return true;
-    /* The words of a cause are others' words, and may have such parts. */
+    /* Foreign text of a cause may contain such parts. */
     if (old_cause)
         return false;
     n_before = count_parts(before);
@@ -218,8 +218,8 @@ void hvd_trouble_events(struct hvd_pass *p)
     }
 }
 
-/* One that is new is an event too; what is retried soon, once per attempt. It is no reason to end a
- * master that runs: the condition stays true, and its message holds the obstacle. */
+/* A new obstacle also gets an event; one that is retried soon gets one per attempt. An obstacle is
+ * no reason to end a running master: the condition stays true, and its message has the obstacle. */
 void hvd_trouble_report_once(struct hvd_pass *p, const char *reason, const char *message,
                              const char *part)
 {

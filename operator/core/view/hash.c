@@ -1,6 +1,6 @@
 /*
- * FNV-1a over texts and numbers: for annotations that tell what an object was made from, and for
- * names of events. Not for anything an attacker may choose. Pure.
+ * FNV-1a over texts and numbers: for annotations that identify what an object was made from, and
+ * for names of events. Unsafe for input that an attacker may choose. Pure.
  */
 #include "operator/core/view/hash.h"
 

@@ -3,12 +3,12 @@
 
 #include <stdint.h>
 
-/* FNV-1a, 64 bits: tells contents apart, resists nobody. */
+/* FNV-1a, 64 bits: distinguishes contents, but does not resist attackers. */
 
 #define HVD_HASH_START UINT64_C(0xcbf29ce484222325)
 
-/* Continues a hash with a text (NULL counts as empty) and its end, so that a, bc and ab, c differ.
- */
+/* Continues a hash with a text (NULL counts as empty) and its end, so that a, bc and ab, c
+ * differ. */
 uint64_t hvd_hash_text(uint64_t hash, const char *text);
 
 /* Continues a hash with a number. */

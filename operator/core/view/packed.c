@@ -100,7 +100,7 @@ _Static_assert(HVD_GANG_FIELDS == 5, "of_podgroup names each");
 #define TEXTS_MAX 32
 #define GROUP 8 /* fields */
 
-/* The strings that have been met so far. */
+/* The strings that were met so far. */
 struct seen {
     const char *texts[TEXTS_MAX];
     size_t n;
@@ -111,7 +111,7 @@ static void see(struct seen *seen, const char *text)
     seen->texts[seen->n++] = text;
 }
 
-/* Those that are known before the first field is read. */
+/* Begins with the strings that are known before the first field is read. */
 static struct seen begin(const char *name, const char *namespace, const char *job)
 {
     struct seen seen = {.n = 0};
@@ -309,7 +309,7 @@ static void get_field(const char **at, struct seen *seen, const struct field *fi
     }
 }
 
-/* Those whose bits are set; the object is zeroed. */
+/* Reads the fields whose bits are set; the object is zeroed. */
 static void get_fields(const char **at, struct seen *seen, const struct field *fields, size_t n,
                        struct hvd_object *object)
 {

@@ -6,9 +6,9 @@
 #include "operator/core/view/projection.h"
 
 /*
- * Projections as they are kept: a name and then the values of the kind's fields, numbers in as many
- * bytes as they need, each string once. What a cache files an object under (its namespace and its
- * job) is the cache's to remember, and not among them.
+ * Projections in the form of the cache: a name and then the values of the kind's fields, numbers in
+ * as few bytes as possible, each string once. The cache itself stores the key of an object (its
+ * namespace and its job).
  */
 
 /* The key under which a packed object is filed. */
@@ -18,18 +18,18 @@ struct hvd_packed_key {
     const char *job; /* NULL: of none */
 };
 
-/* Writes the object, whose name, namespace and uid are there, into the room that there is. Returns
- * how many bytes it takes: what was written is of no use if they are more than the room. */
+/* Writes the object, which must have name, namespace and uid, into the room. Returns its size in
+ * bytes; if that exceeds room, the output is unusable. */
 size_t hvd_packed_pack(const struct hvd_object *object, char *out, size_t room);
 
-/* The object that was packed. It owns nothing: its strings are in packed and in the key. */
+/* Unpacks an object. It owns nothing: its strings are in packed and in the key. */
 void hvd_packed_unpack(const char *packed, const struct hvd_packed_key *key,
                        struct hvd_object *out);
 
-/* At most so many strings are in an object. */
+/* The most strings in an object. */
 #define HVD_OBJECT_TEXTS_MAX 24
 
-/* Where the strings of an object stand; how many they are. */
+/* Collects the places of the object's strings; returns their number. */
 size_t hvd_packed_texts(struct hvd_object *object, char **out[HVD_OBJECT_TEXTS_MAX]);
 
 #endif

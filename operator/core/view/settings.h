@@ -5,18 +5,18 @@
 
 #include "operator/api/kind.h"
 
-/* Who schedules the workers of a job together, or not at all. */
+/* The gang scheduler, which places all workers of a job together or none. */
 enum hvd_gang {
     HVD_GANG_NONE,
     HVD_GANG_VOLCANO,
     HVD_GANG_PLUGINS, /* the coscheduling plugin of scheduler-plugins */
 };
 
-/* How the operator was set up: the same for all jobs. Zeroed: without any extra. */
+/* The operator's options, which are the same for all jobs. Zeroed: none. */
 struct hvd_settings {
     enum hvd_gang gang;
     const char *gang_scheduler; /* schedulerName of the workers; NULL: the gang's usual one */
-    bool is_gang_missing;       /* the API server does not know the gang's PodGroup */
+    bool is_gang_missing;       /* the API server does not serve the gang's PodGroup */
 };
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Texts for conditions and events, which the API server takes as UTF-8 alone. Pure.
+ * Texts for conditions and events, which the API server accepts only as UTF-8. Pure.
  */
 #include "operator/core/view/text.h"
 
@@ -19,7 +19,7 @@ void hvd_text_format(char *out, size_t size, const char *fmt, ...)
     va_end(args);
     if (wanted < 0 || (size_t)wanted < size)
         return;
-    /* Cut: drop the last character, which may be a part of one. */
+    /* The text was cut: drop the last character, which may be incomplete. */
     for (len = strlen(out); len > 0; len--) {
         bool is_first_byte = ((unsigned char)out[len - 1] & 0xC0) != 0x80;
 

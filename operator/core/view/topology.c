@@ -1,5 +1,5 @@
 /*
- * The rank order: hosts that agree in the first topology key stand together, within them those that
+ * The rank order: hosts that agree in the first topology key are adjacent, within them those that
  * agree in the second, and so on. Values are only compared, never interpreted. Pure.
  */
 #include "operator/core/view/topology.h"
@@ -47,7 +47,7 @@ hvd_status_t hvd_topology_text(const cJSON *labels, const char *keys, char **out
     return HVD_OK;
 }
 
-/* The next line of the node, or of the pod where the node has no value there. */
+/* The next line of the node, or of the pod if the node has no value there. */
 static struct hvd_strview next_value(struct hvd_strview *node, struct hvd_strview *pod)
 {
     struct hvd_strview of_node = hvd_strview_cut(node, '\n');

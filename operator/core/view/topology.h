@@ -8,14 +8,14 @@
 #include "base/status.h"
 
 /*
- * Where workers are: the values of a job's topology keys, of a node or of a pod, as one text with a
- * line for each key, "=value" or "" where the label is missing.
+ * The location of workers: the values of a job's topology keys, of a node or of a pod, as one text.
+ * Each key has a line: "=value", or "" if the label is missing.
  */
 
 /* The shell's answers about nodes. */
 struct hvd_topology_source {
-    /* The text of a node for these keys (joined by commas); "" if the node is gone or may not be
-     * read, NULL while nobody has asked. Borrowed until the next pass. */
+    /* The text of a node for these keys (joined by commas). "" if the node is gone or may not be
+     * read, NULL until it was read. Borrowed until the next pass. */
     const char *(*find)(void *ctx, const char *node, const char *keys);
     void *ctx;
 };
@@ -24,9 +24,8 @@ struct hvd_topology_source {
 hvd_status_t hvd_topology_text(const cJSON *labels, const char *keys, char **out);
 
 /*
- * Compares two positions, as strcmp does, the first key first; where the node's text has no value
- * for a key, the pod's has the word, and a position without any value comes last. Every text may be
- * NULL.
+ * Compares two locations, as strcmp does, by the first key first. If the node's text has no value
+ * for a key, the pod's counts; a location without any value comes last. Every text may be NULL.
  */
 struct hvd_topology_pair {
     const char *node;

@@ -1,8 +1,8 @@
 /*
- * Writes of ours that another writer undoes. Every write of a plan passes hvd_contest_admit: one
- * that repeats the last one waits longer each time, whatever it is, so two writers that disagree
- * cost a bounded number of requests. When the same is needed for the third time the other writer is
- * looked up, and the condition Contested and one event name it. Pure.
+ * Writes of the operator that another writer undoes. Every write of a plan passes
+ * hvd_contest_admit. A write that repeats the last one waits longer each time, so two writers that
+ * disagree cost a bounded number of requests. When the same write is needed for the third time, the
+ * operator looks up the other writer. The condition Contested and one event then name it. Pure.
  */
 #include "operator/core/writes/contest.h"
 
@@ -38,7 +38,7 @@ static bool is_being_attributed(const struct hvd_pass *p, const struct hvd_write
     return false;
 }
 
-/* As managedFields have them, the labels that differ. */
+/* Adds the keys of the labels that differ, in the form of managedFields. */
 static void add_labels(const struct hvd_pass *p, const struct hvd_write *write, struct hvd_jb *jb,
                        cJSON *keys)
 {
@@ -62,8 +62,8 @@ static void add_labels(const struct hvd_pass *p, const struct hvd_write *write, 
     }
 }
 
-/* The keys whose owner has undone the write, where they stand beside those of others: a JSON array.
- * NULL: out of memory. */
+/* The keys that identify the other writer in managedFields, where its fields are beside those of
+ * others: a JSON array. NULL: out of memory. */
 static char *print_keys(const struct hvd_pass *p, const struct hvd_write *write)
 {
     struct hvd_jb jb = {0};
@@ -80,7 +80,7 @@ static char *print_keys(const struct hvd_pass *p, const struct hvd_write *write)
     return text;
 }
 
-/* Looks up who undid the write; it is not sent before that is known. */
+/* Looks up the writer that undid the write, and sends nothing before the answer. */
 static void attribute(struct hvd_pass *p, const struct hvd_write *write)
 {
     struct hvd_action action = {.type = HVD_ACTION_ATTRIBUTE,
@@ -108,8 +108,8 @@ static bool is_creation(const struct hvd_write *write)
     return is_of_existence(write) && write->value == HVD_REPAIR_PRESENT;
 }
 
-/* A change or deletion that is held back and was denied the last time stays a part of what the job
- * reports; a creation is reported where it is decided. */
+/* A change or deletion that waits after a denial stays in the job's report; a creation is reported
+ * at its decision. */
 static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
@@ -122,7 +122,7 @@ static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
                         write->repair == HVD_REPAIR_IMMUTABLE);
 }
 
-/* Whether an operator before this one has reported that others undo the write. */
+/* Whether a former operator has reported that others undo the write. */
 static bool is_carried(const struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_action action = {.kind = write->kind,
@@ -133,7 +133,7 @@ static bool is_carried(const struct hvd_pass *p, const struct hvd_write *write)
     return hvd_repairs_has_carried(p->view->repairs, &action, p->now_ms);
 }
 
-/* Whether a repair that costs much waits for that: operators may start again and again. */
+/* Whether a costly repair waits because of that report: operators may restart again and again. */
 static bool waits_for_calm(struct hvd_pass *p, const struct hvd_write *write)
 {
     if (!hvd_repair_is_costly(write->repair) || !is_carried(p, write))
@@ -159,7 +159,7 @@ static bool was_shared(const struct hvd_pass *p, const struct hvd_write *write)
     return crowd && hvd_crowd_has(crowd, key, write->value);
 }
 
-/* Those that share one backoff wait for each other. */
+/* Admits a write that shares a backoff with others: they wait for each other. */
 static bool admit_shared(struct hvd_pass *p, const struct hvd_write *write)
 {
     static const struct hvd_crowd none;
@@ -176,7 +176,7 @@ static bool admit_shared(struct hvd_pass *p, const struct hvd_write *write)
     return true;
 }
 
-/* One that has no record yet. */
+/* Admits a write that has no record yet. */
 static bool admit_first(struct hvd_pass *p, const struct hvd_write *write)
 {
     if (waits_for_calm(p, write))
@@ -187,8 +187,8 @@ static bool admit_first(struct hvd_pass *p, const struct hvd_write *write)
     return true;
 }
 
-/* Whether the write was denied and waits for its next try. What is made behind a child that cannot
- * be made waits with it; until the denial is one to tell of, the status does, too. */
+/* Whether the write was denied and waits for its next try. Objects that depend on a missing child
+ * wait with it. Until the denial is reported, the status waits too. */
 static bool waits_for_try(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_attempted_write tried = hvd_denials_write(
@@ -254,7 +254,7 @@ static void announce(struct hvd_pass *p, const struct hvd_repair_record *record)
     p->plan->actions[p->plan->n_actions - 1].value = record->key;
 }
 
-/* Tells of the writes that share one backoff, once they are undone. */
+/* Describes the writes that share one backoff, once they are undone, and reports them. */
 static bool gather_shared(struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
     static const char text[] =
@@ -273,22 +273,24 @@ static bool gather_shared(struct hvd_pass *p, char out[MESSAGE_SIZE])
     return true;
 }
 
-/* Adds to what is contested. A sum, as records come in any order; without the other writer's name,
- * and without the status itself: whoever undoes that would make it another one each time. */
+/* Adds to the hash of contested repairs. It is a sum, because records come in any order. It omits
+ * the other writer's name, and the status itself: undoing the status would otherwise change the
+ * hash each time. */
 static void add_contested(struct hvd_pass *p, uint64_t key, enum hvd_repair repair)
 {
     if (repair != HVD_REPAIR_STATUS)
         p->contested += hvd_hash_number(HVD_HASH_START, (int64_t)key);
 }
 
-/* Whether the record is of a fight that is reported, or was and is looked into again. */
+/* Whether the record belongs to a contest that is reported, or was reported and is looked up
+ * again. */
 static bool is_reported(const struct hvd_pass *p, const struct hvd_repair_record *record)
 {
     return (record->text || record->is_announced) &&
            hvd_repair_is_again(record, record->value, p->now_ms);
 }
 
-/* Gathers what is contested, as much as there is room for; false if nothing is. */
+/* Collects the contested repairs, as many as fit; false if there are none. */
 static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
     const struct hvd_repairs *repairs = p->view->repairs;
@@ -320,7 +322,7 @@ static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
     return len > 0;
 }
 
-/* Whether the log is too young to call the job calm: it was begun when the operator started. */
+/* Whether the log, which begins with the operator, is too young to call the job calm. */
 static bool is_young(struct hvd_pass *p)
 {
     int64_t since_ms = p->view->repairs ? p->view->repairs->since_ms : 0;
@@ -331,8 +333,8 @@ static bool is_young(struct hvd_pass *p)
     return true;
 }
 
-/* A definition in the cluster that is older than this operator drops fields without a word, a
- * webhook any. */
+/* Reports lost fields: a definition older than this operator drops fields silently, and a webhook
+ * may drop any. */
 static bool report_lost(struct hvd_pass *p)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_CONTESTED];

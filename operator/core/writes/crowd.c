@@ -1,6 +1,6 @@
 /*
- * One backoff for all repairs of a job that have no records of their own: see crowd.h. Used by the
- * log of repairs, which the shell keeps, and by contest.c. Pure but for the allocator.
+ * One backoff for all repairs of a job that have no records of their own: see crowd.h. The log of
+ * repairs, which the shell keeps, and contest.c use it. Pure but for the allocator.
  */
 #include "operator/core/writes/crowd.h"
 
@@ -10,10 +10,10 @@
 
 #define N_BITS 262144u
 #define N_HASHES 4
-#define FOUGHT_ROUNDS 6 /* the sixth is 2 minutes after the first */
+#define FOUGHT_ROUNDS 6 /* the sixth round is 2 minutes after the first */
 #define WINDOW_MS 2000
 #define LONGEST_MS 300000
-#define BACK_MS 60000 /* a clock that was set back by more makes no wait longer */
+#define BACK_MS 60000 /* a clock that was set back by more must not lengthen a wait */
 
 struct hvd_crowd *hvd_crowd_create(int64_t now_ms)
 {
@@ -37,7 +37,7 @@ void hvd_crowd_destroy(struct hvd_crowd *crowd)
     hvd_free(crowd);
 }
 
-/* The bit of that hash of the write; a write has N_HASHES, each of another part of one hash. */
+/* The bit of the which-th hash of the write; a write has N_HASHES, each a part of one hash. */
 static unsigned bit_of(uint64_t key, uint64_t value, unsigned which)
 {
     const uint64_t hash =
@@ -83,7 +83,7 @@ static void note_repeated(struct hvd_crowd *crowd, int64_t now_ms)
 {
     crowd->n_repeated++;
     if (now_ms < next_round_ms(crowd))
-        return; /* of the round under way */
+        return; /* it belongs to the current round */
     crowd->round_ms = now_ms;
     if (crowd->n_rounds < UINT16_MAX)
         crowd->n_rounds++;
@@ -109,7 +109,7 @@ void hvd_crowd_note(struct hvd_crowd *crowd, uint64_t key, uint64_t value, int64
     crowd->n_first++;
 }
 
-/* A few seem repeated and are not. */
+/* Some writes seem repeated and are not. */
 bool hvd_crowd_is_fought(const struct hvd_crowd *crowd)
 {
     return crowd->n_rounds >= FOUGHT_ROUNDS ||

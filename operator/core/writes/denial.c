@@ -1,6 +1,6 @@
 /*
- * The waits of writes that are denied. They are kept by the shell, one list for each job, and asked
- * by contest.c before any write is planned. Pure.
+ * The waits of denied writes. The shell keeps one list for each job, and contest.c reads it before
+ * any write is planned. Pure.
  */
 #include "operator/core/writes/denial.h"
 
@@ -14,10 +14,10 @@
 #define OWN_OF_PODS_MAX 96
 #define FIRST_MS 100
 #define LONGEST_MS 30000
-#define CHANGED_MS 1000 /* between two tries of one write, whatever has changed */
+#define CHANGED_MS 1000 /* minimum time between two tries of one write, whatever has changed */
 #define CALM_MS 600000
 #define JITTER 1024
-#define SET_BACK_MS LONGEST_MS /* of a clock; by less it is corrected */
+#define SET_BACK_MS LONGEST_MS /* of a clock; a smaller step is corrected */
 
 struct denial {
     uint64_t key;
@@ -27,7 +27,7 @@ struct denial {
     int64_t due_ms;
     uint32_t n;
     bool is_of_pod;
-    bool is_shared; /* by all that have no wait of their own, of pods or of other objects */
+    bool is_shared; /* by all writes without a wait of their own, to pods or to other objects */
 };
 
 struct hvd_denials {
@@ -58,7 +58,7 @@ static bool has_room(const struct hvd_denials *denials, bool is_of_pod)
     return n < OWN_MAX && (!is_of_pod || n_of_pods < OWN_OF_PODS_MAX);
 }
 
-/* The wait of the write, or the one that it shares; NULL: it has none. */
+/* The wait of the write, its own or the shared one; NULL: none. */
 static struct denial *find(struct hvd_denials *denials, const struct hvd_attempted_write *write)
 {
     const bool is_alone = has_room(denials, write->is_of_pod);
@@ -81,7 +81,7 @@ static bool is_changed(const struct denial *denial, const struct hvd_attempted_w
            (!denial->is_shared && denial->value != write->value);
 }
 
-/* Half of the wait is jitter: jobs that are denied together do not come back together. */
+/* Half of the wait is jitter: jobs that were denied together do not return together. */
 static int64_t wait_ms(const struct denial *denial)
 {
     const uint64_t hash = hvd_hash_number(denial->key, denial->at_ms);
@@ -121,7 +121,7 @@ hvd_status_t hvd_denials_note(struct hvd_denials **denials, const struct hvd_att
         denial = add(denials, write);
     if (!denial)
         return HVD_ERR_NOMEM;
-    /* Those that share a wait are denied together: that is one try. */
+    /* Writes that share a wait are denied together: that counts as one try. */
     if (denial->n == 0 || now_ms >= denial->due_ms || is_changed(denial, write))
         denial->n += denial->n < UINT32_MAX;
     denial->value = write->value;

@@ -1,6 +1,6 @@
 /*
- * Members and conditions of the status that an older definition in the cluster drops, or a webhook:
- * see kept.h. Pure.
+ * Members and conditions of the status that an older definition in the cluster, or a webhook,
+ * drops: see kept.h. Pure.
  */
 #include "operator/core/writes/kept.h"
 
@@ -41,7 +41,7 @@ static bool add(cJSON *parent, const cJSON *item)
     return false;
 }
 
-/* Adds what found lacks of those values; false: out of memory. */
+/* Adds the values that found lacks; false: out of memory. */
 static bool add_lost(cJSON *lost, const cJSON *values, const cJSON *found)
 {
     const cJSON *item = NULL;
@@ -76,8 +76,8 @@ static bool has_condition(const cJSON *list, const char *type)
     return false;
 }
 
-/* Adds to the list of that parent, which is made, a copy of each condition that it lacks. Those of
- * other writers are theirs to keep. False: out of memory. */
+/* Adds a copy of each missing condition to the parent's list, which it creates. Other writers keep
+ * their own conditions. False: out of memory. */
 static bool add_conditions(cJSON *parent, const cJSON *conditions, const cJSON *found)
 {
     cJSON *list = cJSON_GetObjectItemCaseSensitive(parent, CONDITIONS);

@@ -1,10 +1,10 @@
 /*
- * What others refuse. An answer to a write is final for the job, or told of and tried again. In a
- * namespace that is being deleted nothing is tried. A webhook, an admission policy or a quota may
- * refuse an object of ours, and refuse the pods of an object that was accepted: then the
- * controllers of StatefulSets and Jobs try again and again, and tell of it in an event only. Where
- * pods are missing for some time, that event is asked for, seldom, and becomes a part of the job's
- * condition. Pure.
+ * Refusals by others. An answer to a write is final for the job, or is reported and tried again. In
+ * a namespace that is being deleted nothing is tried. A webhook, an admission policy or a quota may
+ * reject an object of ours. It may also reject the pods of an accepted object: then the controllers
+ * of StatefulSets and Jobs retry for ever, and report that only in an event. If pods are missing
+ * for some time, the operator reads that event, seldom, and makes it a part of the job's condition.
+ * Pure.
  */
 #include "operator/core/writes/refusal.h"
 
@@ -20,19 +20,19 @@
 #include "operator/core/view/text.h"
 #include "operator/core/writes/repair.h"
 
-#define DELAY_MS 5000    /* how long pods may be missing before anybody is asked */
-#define ASK_MIN_MS 15000 /* then as often as the job is old */
+#define DELAY_MS 5000    /* missing pods are looked into after so long */
+#define ASK_MIN_MS 15000 /* then the interval is the age of the job */
 #define ASK_MAX_MS 300000
-#define POD_DELAY_MS 15000 /* the same of a pod that is slow: images are pulled for so long */
+#define POD_DELAY_MS 15000 /* the same for a slow pod, because pulling an image takes so long */
 #define ASK_POD_MAX_MS 120000
-#define SLOW_MS 120000 /* then it is told of without a cause */
+#define SLOW_MS 120000 /* then it is reported without a cause */
 #define SLOW_TEXT "2 minutes"
-#define LEAVING_RETRY_MS 3600000 /* a deletion of a namespace is for ever */
+#define LEAVING_RETRY_MS 3600000 /* a deletion of a namespace is final */
 #define MESSAGE_SIZE 512
 #define NAME_MAX_BYTES 253 /* of objects */
 #define DENIED_SIZE (HVD_DENIED_MAX * (NAME_MAX_BYTES + HVD_OBSERVE_TEXT_MAX + 64))
 
-/* ---- what an answer means ---- */
+/* ---- the meaning of an answer ---- */
 
 static const char *text_of(const cJSON *body, const char *key)
 {
@@ -41,7 +41,7 @@ static const char *text_of(const cJSON *body, const char *key)
     return text ? text : "";
 }
 
-/* Whether one of the answer's causes has a member that begins so. */
+/* Whether one of the answer's causes has a member with that prefix. */
 static bool has_cause(const cJSON *body, const char *key, const char *prefix)
 {
     const cJSON *cause = NULL;
@@ -54,7 +54,8 @@ static bool has_cause(const cJSON *body, const char *key, const char *prefix)
     return false;
 }
 
-/* A webhook chooses code, reason and causes itself; the API server writes this before its words. */
+/* A webhook chooses code, reason and causes itself, but the API server puts this before its
+ * text. */
 static bool is_of_webhook(const cJSON *body)
 {
     return hvd_str_has_prefix(text_of(body, "message"), "admission webhook \"");
@@ -76,8 +77,9 @@ static bool has_template(const struct hvd_action *action)
             (action->type == HVD_ACTION_PATCH && action->is_template));
 }
 
-/* An object that cannot be decoded. Of unknown fields those outside the template are the operator's
- * own, of which an older server knows nothing; wrong types are in the template alone. */
+/* Whether the answer is about an object that cannot be decoded. Unknown fields outside the template
+ * are the operator's own, which an older server does not know. Only the template can have wrong
+ * types. */
 static bool is_undecodable(const cJSON *body)
 {
     const char *message = text_of(body, "message");
@@ -98,8 +100,8 @@ static bool is_wrong_template(const struct hvd_action *action, long code, const 
             (action->type == HVD_ACTION_PATCH && has_cause(body, "field", "patch")));
 }
 
-/* A patch of an object that is there fails because of what others made of that. A gang scheduler
- * refuses a group for a queue that is closed: that passes. */
+/* A patch fails because of what others changed in the object. A gang scheduler rejects a group for
+ * a closed queue: that passes. */
 static bool is_rule(const struct hvd_action *action, long code, const cJSON *body)
 {
     return (code == 400 || code == 422) && action->type == HVD_ACTION_PATCH &&
@@ -107,7 +109,7 @@ static bool is_rule(const struct hvd_action *action, long code, const cJSON *bod
            action->kind != HVD_KIND_PLUGINS_PODGROUP && !is_of_webhook(body) && !is_of_policy(body);
 }
 
-/* Codes that are about the operator's account, about other requests, or about the server. */
+/* Codes about the operator's account, about other requests, or about the server. */
 static bool is_unserved(long code)
 {
     return code < 400 || code == 401 || code == 408 || code == 409 || code == 429 || code >= 500;
@@ -122,8 +124,8 @@ enum hvd_refusal hvd_refusal_judge(const struct hvd_action *action, hvd_status_t
         return HVD_REFUSAL_FINAL;
     if (is_rule(action, code, body))
         return HVD_REFUSAL_RULE;
-    /* What a webhook denies has this status, whatever its code is. */
-    if (code == 404 && status == HVD_ERR_UNAVAILABLE) /* of something before the server */
+    /* A denial by a webhook has this status, whatever its code. */
+    if (code == 404 && status == HVD_ERR_UNAVAILABLE) /* from a proxy before the server */
         return HVD_REFUSAL_UNSERVED;
     if (is_unserved(code) && (status != HVD_ERR_DENIED || code == 401))
         return HVD_REFUSAL_UNSERVED;
@@ -156,7 +158,7 @@ const struct hvd_failure *hvd_refusal_of_status(const struct hvd_pass *p)
 
 /* ---- namespaces that are being deleted ---- */
 
-/* The newest refusal for that; NULL: none. */
+/* The newest refusal for a namespace that is being deleted; NULL: none. */
 static const struct hvd_failure *find_leaving(const struct hvd_pass *p)
 {
     const struct hvd_failure *newest = NULL;
@@ -198,7 +200,7 @@ bool hvd_refusal_of_namespace(struct hvd_pass *p)
 
 /* ---- pods ---- */
 
-/* What is known of the object and the question, as of a pod of that uid. */
+/* The last answer about the object and the question, for a pod of that uid. */
 static const struct hvd_failure *find_answer(const struct hvd_pass *p,
                                              const struct hvd_object *object,
                                              enum hvd_question question)
@@ -211,7 +213,7 @@ static const struct hvd_failure *find_answer(const struct hvd_pass *p,
     return known;
 }
 
-/* When to ask next, of what holds since that time: soon, and then ever more seldom. */
+/* When to ask next about a state that holds since since_ms: soon, and then at growing intervals. */
 static int64_t due_ms(const struct hvd_pass *p, const struct hvd_failure *known, int64_t since_ms,
                       enum hvd_question question)
 {
@@ -225,7 +227,7 @@ static int64_t due_ms(const struct hvd_pass *p, const struct hvd_failure *known,
     every_ms = known->at_ms - from_ms;
     every_ms = every_ms < ASK_MIN_MS ? ASK_MIN_MS : every_ms;
     every_ms = known->at_ms + (every_ms < max_ms ? every_ms : max_ms);
-    /* An answer that is no news comes without a sign. */
+    /* An unchanged answer triggers no pass, so wake again. */
     return known->is_open && every_ms <= p->now_ms ? p->now_ms + ASK_MIN_MS : every_ms;
 }
 
@@ -242,7 +244,7 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
     const int64_t next_ms = due_ms(p, known, since_ms, question);
 
     if (p->st || (other && other->type != HVD_FAILURE_NO_PODS && hvd_refusal_is_told(other)))
-        return NULL; /* it is refused itself */
+        return NULL; /* the object itself is refused */
     if (p->now_ms < next_ms) {
         hvd_plan_wake(p->plan, next_ms);
     } else {
@@ -261,7 +263,8 @@ const char *hvd_refusal_silence(const struct hvd_pass *p, const struct hvd_objec
                : "its events name no cause";
 }
 
-/* Whether the pod is one of the first n of the set, also one that it has let go and takes back. */
+/* Whether the pod is one of the first n of the set, even if the set has released it and takes it
+ * back. */
 static bool is_of_set(const struct hvd_pass *p, const struct hvd_object *set,
                       const struct hvd_object *pod, int64_t n)
 {
@@ -272,8 +275,8 @@ static bool is_of_set(const struct hvd_pass *p, const struct hvd_object *set,
     return p->owners.sets[worker.group] == set && worker.ordinal < n;
 }
 
-/* How many pods the set of that group has to make. Those beyond the ones that the job wants are
- * another writer's, and how they fare is no trouble of the job. */
+/* The number of pods that the group's set has to make. Pods beyond the job's wish are another
+ * writer's, and their state is no trouble of the job. */
 static int64_t count_due(const struct hvd_pass *p, size_t group)
 {
     const int64_t wanted = p->job->spec.groups[group].replicas;
@@ -282,8 +285,8 @@ static int64_t count_due(const struct hvd_pass *p, size_t group)
     return n < wanted ? n : wanted;
 }
 
-/* Counts those of the first n pods of the set that are there; *newest_s becomes when the last of
- * them was made, if that is later. */
+/* Counts the first n pods of the set that exist; *newest_s becomes the creation time of the last of
+ * them, if that is later. */
 static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set, int64_t n_due,
                              int64_t *newest_s)
 {
@@ -301,7 +304,7 @@ static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *
     return n;
 }
 
-/* The newest of what says since when pods may be missing. */
+/* The latest of the times from which pods may be missing. */
 static int64_t since_ms(const struct hvd_pass *p, const struct hvd_object *object)
 {
     int64_t newest_ms = object->meta.created_s * 1000;
@@ -312,8 +315,8 @@ static int64_t since_ms(const struct hvd_pass *p, const struct hvd_object *objec
 }
 
 /*
- * Whether pods have been missing since that time for so long that it is told of without a cause.
- * Once it has been, it is until they are there: what was written for it is no new beginning.
+ * Whether pods have been missing since that time for so long that it is reported without a cause.
+ * The report stays until they exist: its own status write does not restart the wait.
  */
 static bool is_slow(struct hvd_pass *p, const char *told, const char *cause, int64_t from_ms)
 {
@@ -321,7 +324,7 @@ static bool is_slow(struct hvd_pass *p, const char *told, const char *cause, int
 
     if (told && strstr(told, cause))
         return true;
-    if (repairs && from_ms < repairs->since_ms) /* an operator that was just started */
+    if (repairs && from_ms < repairs->since_ms) /* the operator was just started */
         from_ms = repairs->since_ms;
     if (p->now_ms >= from_ms + SLOW_MS)
         return true;
@@ -329,7 +332,7 @@ static bool is_slow(struct hvd_pass *p, const char *told, const char *cause, int
     return false;
 }
 
-/* Whether the object itself is refused, which is told of elsewhere. */
+/* Whether the object itself is refused, which is reported elsewhere. */
 static bool is_refused(const struct hvd_pass *p, const struct hvd_object *object)
 {
     const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
@@ -337,7 +340,7 @@ static bool is_refused(const struct hvd_pass *p, const struct hvd_object *object
     return known && known->type != HVD_FAILURE_NO_PODS && hvd_refusal_is_told(known);
 }
 
-/* Pods that a set does not make, though nothing tells why. */
+/* Describes pods that a set does not make, without a known cause. */
 static bool describe_slow_set(struct hvd_pass *p, size_t group, char *out, size_t size)
 {
     const struct hvd_object *set = p->owners.sets[group];
@@ -387,7 +390,7 @@ bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
 {
     bool is_found = false;
 
-    /* Objects of controllers are refused as well, and their events that would tell of it. */
+    /* The API server also rejects the controllers' objects, and the events that would report it. */
     if (hvd_refusal_is_leaving(p)) {
         describe_leaving(p, out, size);
         return true;
@@ -449,7 +452,7 @@ void hvd_refusal_add(struct hvd_pass *p, const struct hvd_failure *known, bool i
     p->denied[at] = (struct hvd_denied){known, is_removal};
 }
 
-/* What is tried in this pass. */
+/* Adds the denied changes that this pass tries again. */
 static void add_planned(struct hvd_pass *p)
 {
     for (size_t i = 0; i < p->plan->n_actions; i++) {
@@ -470,7 +473,7 @@ static const char *words_of(const struct hvd_denied *denied)
     return denied->known->message ? denied->known->message : "forbidden";
 }
 
-/* Whether an earlier one has the same words. */
+/* Whether an earlier one has the same text. */
 static bool is_worded_before(const struct hvd_denied *const *denied, size_t at)
 {
     for (size_t i = 0; i < at; i++) {
@@ -480,8 +483,8 @@ static bool is_worded_before(const struct hvd_denied *const *denied, size_t at)
     return false;
 }
 
-/* Writes all denied deletions, or changes: each object once, and then the words of each denial
- * once. Returns how many bytes; there is room for all. */
+/* Writes all denied deletions, or changes: each object once, and then the text of each denial once.
+ * Returns the number of bytes; there is room for all. */
 static size_t describe_denied(const struct hvd_pass *p, bool is_removal, char *out, size_t size)
 {
     const struct hvd_denied *found[HVD_DENIED_MAX];

@@ -1,7 +1,6 @@
 /*
- * The log of what was written to a job's objects: how often the same was set in a row, when, and
- * who else writes to it. Used by the shell, which keeps the log, and by contest.c, which decides by
- * it. Pure.
+ * The log of writes to a job's objects: how often the same value was set in a row, when, and which
+ * other writer changes it. The shell keeps the log, and contest.c decides by it. Pure.
  */
 #include "operator/core/writes/repair.h"
 
@@ -24,7 +23,7 @@
 #define LONGEST_MS 300000
 #define TEXT_SIZE 384
 #define NAME_SIZE 128
-#define CARRIED 16 /* repairs, after which the next one waits for the longest time */
+#define CARRIED 16 /* repairs after which the next one waits for the longest time */
 #define PATHS_MAX 8
 #define PATH_MAX 3
 
@@ -32,10 +31,10 @@
 typedef const char *const field_path[PATH_MAX + 1];
 
 struct repair_info {
-    const char *field;  /* for people; NULL: the object as a whole */
-    int64_t wait_ms[2]; /* after the first write and after the second; then twice as long each */
-    /* In managedFields, down to the keys that the operator sets: what stands beside them may be
-     * anybody's, and a key that was removed has no owner. */
+    const char *field;  /* for messages; NULL: the object as a whole */
+    int64_t wait_ms[2]; /* after the first write and after the second; then doubled */
+    /* In managedFields, down to the keys that the operator sets: neighbouring keys may be
+     * anybody's, and a removed key has no owner. */
     field_path paths[PATHS_MAX];
 };
 
@@ -47,7 +46,7 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_EXISTENCE] = {NULL, {0, 2000}, {{NULL}}},
     /* Each costs an attempt: all workers are made anew. */
     [HVD_REPAIR_MASTER] = {NULL, {0, 600000}, {{NULL}}},
-    /* The first of them is an event, too. */
+    /* The first of them also adds an event. */
     [HVD_REPAIR_LABELS] = {"metadata.labels", {2000, 4000},
                            {{"f:metadata", "f:labels"}}},
     [HVD_REPAIR_OWNER] = {"metadata.ownerReferences", {2000, 4000},
@@ -135,7 +134,7 @@ int64_t hvd_repair_calm_ms(const struct hvd_repair_record *record)
     return hvd_repair_due_ms(record) + HVD_REPAIR_CALM_MS;
 }
 
-/* A clock that was set back makes no wait longer. */
+/* A clock that was set back must not lengthen a wait. */
 static bool is_calm(const struct hvd_repair_record *record, int64_t now_ms)
 {
     return now_ms < record->last_ms || now_ms >= hvd_repair_calm_ms(record);
@@ -294,7 +293,7 @@ void hvd_repairs_begin(struct hvd_repairs *repairs, const struct hvd_job *job, i
         repairs->carried = hvd_strdup(contested->message);
 }
 
-/* With what a text about the repair of that object begins. */
+/* The beginning of a text about the repair of that object. */
 static void begin_text(const struct hvd_action *action, char out[TEXT_SIZE])
 {
     const struct repair_info *info = &infos[action->repair];
@@ -340,7 +339,8 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
         return;
     hvd_repairs_prune(repairs, now_ms);
     if (action->type == HVD_ACTION_DELETE && infos[action->repair].field)
-        forget_creation(repairs, action->kind, action->name, false); /* it deletes it itself */
+        forget_creation(repairs, action->kind, action->name, false); /* the operator deletes it
+                                                                        itself */
     record = find(repairs, key);
     is_new = !record;
     if (!record && hvd_repairs_has_room(repairs, action->kind, 0))
@@ -357,7 +357,7 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
         record->n = CARRIED;
         record->is_announced = true;
     }
-    if (record->is_refused != is_refused) { /* what is known of the other writer is not true now */
+    if (record->is_refused != is_refused) { /* the recorded other writer is out of date */
         hvd_free(record->text);
         record->text = NULL;
     }
@@ -396,11 +396,9 @@ void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action 
         record->is_announced = true;
 }
 
-/* ---- who else writes ---- */
+/* ---- other writers ---- */
 
-/* Whether the fields of an entry hold the path, and there one of the keys (NULL: whatever is
- * there).
- */
+/* Whether the fields of an entry have the path, and there one of the keys (NULL: any). */
 static bool has_path(const cJSON *fields, field_path path, const cJSON *keys)
 {
     const cJSON *key = NULL;
@@ -426,7 +424,7 @@ static bool has_any(const cJSON *fields, const struct repair_info *info, const c
     return has;
 }
 
-/* The manager, other than this operator, that wrote to the fields last; NULL if none did. */
+/* The manager, other than this operator, that last wrote to the fields; NULL if none did. */
 static const char *find_manager(const cJSON *object, const struct repair_info *info,
                                 const cJSON *keys)
 {
@@ -447,7 +445,7 @@ static const char *find_manager(const cJSON *object, const struct repair_info *i
     return found;
 }
 
-/* What the other writer does. */
+/* Describes the action of the other writer. */
 static void describe(const struct hvd_action *action, const char *by, bool is_refused,
                      char out[TEXT_SIZE])
 {

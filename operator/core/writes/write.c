@@ -1,6 +1,6 @@
 /*
- * Adds changes and deletions of objects to the plan, each unless it has to wait because the same
- * was written and undone. Pure.
+ * Adds changes and deletions of objects to the plan, unless one has to wait because the same write
+ * was undone. Pure.
  */
 #include "operator/core/writes/write.h"
 

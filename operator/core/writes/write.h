@@ -9,21 +9,22 @@
 
 /* Within operator/core only. Changes and deletions of objects. */
 
-/* What a PATCH is to bring about. */
+/* The intention of a PATCH. */
 struct hvd_patch {
     enum hvd_repair repair; /* the field */
-    uint64_t value;         /* a hash of what it is to hold, or a number that stands for it */
+    uint64_t value;         /* a hash of the new value, or a number that identifies it */
     char *body;
     bool is_json_patch;
     bool is_template; /* it holds the job's own template */
 };
 
-/* Adds a PATCH of an object, whose body is taken over, unless it has to wait because the same was
- * written and undone (contest.c). */
+/* Adds a PATCH of an object, unless it has to wait because the same write was undone (contest.c).
+ * Takes ownership of its body. */
 void hvd_write_patch(struct hvd_pass *p, const struct hvd_object *object,
                      const struct hvd_patch *patch);
 
-/* Adds the deletion of an object, likewise; hvd_write_delete_for because of one of its fields. */
+/* Adds the deletion of an object, likewise; hvd_write_delete_for deletes it because of one of its
+ * fields. */
 void hvd_write_delete(struct hvd_pass *p, const struct hvd_object *object);
 void hvd_write_delete_for(struct hvd_pass *p, const struct hvd_object *object,
                           enum hvd_repair repair);
