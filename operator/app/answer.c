@@ -1,5 +1,5 @@
 /*
- * What answers mean, as far as that needs nothing but the action and the answer. Used by perform.c.
+ * The meaning of answers as far as it depends only on the action and the answer. For perform.c.
  * Pure.
  */
 #include "operator/app/answer.h"

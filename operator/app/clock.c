@@ -1,7 +1,7 @@
 /*
- * The two clocks that the operator reads: monotonic for waiting and measuring (a suspended machine
- * counts: a Lease runs out meanwhile), and this machine's time of day, by which nothing is decided:
- * that is what core/server_clock.c is for.
+ * The operator's two clocks. The monotonic clock is for waiting and measuring; it advances while
+ * the machine is suspended, because a Lease expires meanwhile. This machine's time of day decides
+ * nothing: core/server_clock.c does that.
  */
 #include "operator/app/clock.h"
 

@@ -15,7 +15,7 @@ int64_t hvd_clock_local_ms(void);
 /* Microseconds since 1970 by this machine's clock. */
 int64_t hvd_clock_local_us(void);
 
-/* Sleeps so long; a signal may end it early. */
+/* Sleeps for so long; a signal may end it early. */
 void hvd_clock_sleep_us(int64_t us);
 
 #endif

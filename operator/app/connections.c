@@ -1,9 +1,9 @@
 /*
- * Which connections of clients stay open. Time alone decides, not traffic: a client that sends or
- * takes a byte now and then holds a connection no longer than one that is silent. When too many are
- * open, the oldest without a complete request goes first, so a new one always finds room; one that
- * sends its request at once is answered long before it is the oldest. All connections of a phase
- * have the same time, so each ring is in the order of the deadlines.
+ * Decides which client connections stay open. Only time counts, not traffic: a client that trickles
+ * bytes holds a connection no longer than a silent one. When too many are open, the oldest without
+ * a complete request is closed first, so there is always room for a new one. A client that sends
+ * its request at once is answered long before it is the oldest. All connections of a phase have the
+ * same time, so each ring is in the order of the deadlines.
  */
 #include "operator/app/connections.h"
 
@@ -80,8 +80,8 @@ void hvd_connections_remove(struct hvd_connections *set, struct hvd_connection *
     hvd_free(connection);
 }
 
-/* What the client has not taken is discarded when its owner closes the descriptor: the kernel would
- * keep it for minutes. */
+/* Makes close discard the bytes that the client has not taken: the kernel would keep them for
+ * minutes. */
 static void shut_down(struct hvd_connections *set, struct hvd_connection *connection)
 {
     const struct linger discard = {.l_onoff = 1, .l_linger = 0};

@@ -6,7 +6,7 @@
 
 /* From accept, or the end of the last answer, to the end of a request's headers. */
 #define HVD_CONNECTION_REQUEST_MS 5000
-/* From the end of the headers until the answer has left. */
+/* From the end of the headers to the end of the answer. */
 #define HVD_CONNECTION_ANSWER_MS 10000
 
 enum hvd_connection_phase {
@@ -26,12 +26,12 @@ struct hvd_connection {
 };
 
 /*
- * The connections of a server, each with an absolute deadline for its phase, whatever trickles in
- * meanwhile. A connection that must end is shut down here; its owner sees the end of the stream,
- * closes the descriptor and calls hvd_connections_remove. One thread.
+ * The connections of a server. Each has an absolute deadline for its phase, regardless of traffic.
+ * This module shuts a connection down; its owner sees the end of the stream, closes the descriptor
+ * and calls hvd_connections_remove. One thread.
  */
 struct hvd_connections {
-    struct hvd_connection _heads[HVD_N_CONNECTION_PHASES]; /* rings, the first due first */
+    struct hvd_connection _heads[HVD_N_CONNECTION_PHASES]; /* rings, earliest deadline first */
     size_t _n[HVD_N_CONNECTION_PHASES];
     size_t _max;
     uint64_t n_overdue; /* shut down at their deadline */
@@ -41,22 +41,22 @@ struct hvd_connections {
 /* An empty set of at most max open connections. The set must not move afterwards. */
 void hvd_connections_init(struct hvd_connections *set, size_t max);
 
-/* Adds a connection whose request is awaited. fd stays the caller's. NULL: out of memory. */
+/* Adds a connection that waits for a request. fd stays the caller's. NULL: out of memory. */
 struct hvd_connection *hvd_connections_add(struct hvd_connections *set, int fd, int64_t now_ms);
 
-/* Begins a phase, REQUEST or ANSWER, and its deadline. No effect on one that is shut down. */
+/* Begins a phase, REQUEST or ANSWER, with its deadline. No effect on one that is shut down. */
 void hvd_connections_enter(struct hvd_connections *set, struct hvd_connection *connection,
                            enum hvd_connection_phase phase, int64_t now_ms);
 
 /* Forgets and frees a connection whose descriptor is closed. NULL is legal. */
 void hvd_connections_remove(struct hvd_connections *set, struct hvd_connection *connection);
 
-/* Shuts down what is overdue. Returns when the next one will be, INT64_MAX: there is none. */
+/* Shuts down overdue connections. Returns the next deadline, INT64_MAX: there is none. */
 int64_t hvd_connections_expire(struct hvd_connections *set, int64_t now_ms);
 
 /*
- * Shuts down as many connections as it takes that n more fit: those without a complete request
- * first, the oldest of them first. Returns how many.
+ * Shuts down connections until n more fit: those without a complete request first, and of them the
+ * oldest. Returns how many.
  */
 size_t hvd_connections_make_room(struct hvd_connections *set, size_t n);
 

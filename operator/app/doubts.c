@@ -1,7 +1,7 @@
 /*
- * Answers that call a job gone, until the watch agrees: see doubts.h. Pure. A list of all jobs is
- * dear, so that it is asked for once for all the doubts of ten seconds, and never when the watch
- * has been just a moment late.
+ * Answers that report a job as gone, until the watch agrees: see doubts.h. Pure. A list of all jobs
+ * is expensive. So one list settles all doubts of ten seconds, and none is sent if the watch was
+ * only a moment late.
  */
 #include "operator/app/doubts.h"
 

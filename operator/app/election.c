@@ -1,8 +1,8 @@
 /*
- * Leader election, the part that talks: a watch of the one Lease tells of changes at once (so a
- * released Lease is taken within milliseconds, without polling), and what core/lease asks for is
- * sent and answered. Runs on the event loop; everything about time and order is decided in the
- * pure core.
+ * The I/O part of leader election. A watch of the one Lease reports changes at once, so that a
+ * released Lease is taken within milliseconds, without polling. This file sends the requests of
+ * core/lease and passes on their answers. Runs on the event loop; the pure core decides everything
+ * about time and order.
  */
 #include "operator/app/election.h"
 
@@ -22,14 +22,14 @@ struct hvd_election {
     struct hvd_fence fence;
     struct hvd_watch *watch;
     struct hvd_kube_call *call; /* the request about the Lease under way */
-    bool is_listed;             /* the Lease was in the list that is being read */
+    bool is_listed;             /* the current list has the Lease */
     bool was_leader;
-    char holder[HVD_LEASE_TEXT_MAX]; /* the other one that the log has named last */
+    char holder[HVD_LEASE_TEXT_MAX]; /* the other holder that the log named last */
     uint32_t random;
     char selector[SELECTOR_MAX];
 };
 
-/* ---- what the watch tells ---- */
+/* ---- events of the watch ---- */
 
 static void on_begin(void *ctx, enum hvd_kind kind)
 {
@@ -91,7 +91,7 @@ static void note_leading(struct hvd_election *e)
                {"namespace", e->options.ns}, {"identity", e->lease.identity});
 }
 
-/* Once for each holder. */
+/* Logs each holder once. */
 static void note_holder(struct hvd_election *e, int64_t now_ms)
 {
     int64_t left_ms = 0;

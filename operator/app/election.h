@@ -16,25 +16,25 @@ struct hvd_election_options {
     const struct hvd_kube_api *api;
     const char *ns;
     const char *name;     /* of the Lease */
-    const char *identity; /* another one for each process */
+    const char *identity; /* unique to each process */
     int64_t duration_ms;
     uint32_t seed;
     const struct hvd_log *log;
     int64_t (*now_ms)(void);  /* a monotonic clock */
-    int64_t (*unix_us)(void); /* the time of day, for people who read the Lease */
+    int64_t (*unix_us)(void); /* the time of day, for readers of the Lease */
 };
 
 /* *out is the caller's to destroy. Sends nothing yet. HVD_ERR_NOMEM. */
 hvd_status_t hvd_election_create(const struct hvd_election_options *options,
                                  struct hvd_election **out, struct hvd_err *err);
 
-/* Drops what is under way and frees. NULL is legal. */
+/* Cancels requests under way and frees. NULL is legal. */
 void hvd_election_destroy(struct hvd_election *election);
 
-/* Sends what is due. Returns when it wants to be called again at the latest. */
+/* Sends what is due. Returns the latest time for the next call. */
 int64_t hvd_election_step(struct hvd_election *election);
 
-/* Whether this operator leads. Logged when it changes. */
+/* Whether this operator leads. Changes are logged. */
 bool hvd_election_is_leader(const struct hvd_election *election);
 
 /* Whether a write may start now. */
@@ -50,7 +50,7 @@ void hvd_election_stop(struct hvd_election *election);
 /* Whether nothing is held any more. */
 bool hvd_election_is_over(const struct hvd_election *election);
 
-/* How the watch of the Lease fares. */
+/* The health of the watch of the Lease. */
 struct hvd_watch_health hvd_election_health(const struct hvd_election *election);
 
 #endif

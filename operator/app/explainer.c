@@ -1,8 +1,8 @@
 /*
- * Lists events for all jobs that ask why their pods are missing, do not start or are not Ready.
- * The questions are the failures of the entries that are open; a list is chosen by looking at all
- * of them, which the budget of lists bounds. Nothing depends on an answer, so one that does not
- * come is none. One thread.
+ * Lists events for all jobs that ask why their pods are missing, do not start or are not Ready. The
+ * questions are the open failures of the entries. The choice of a list looks at all of them; the
+ * budget of lists bounds that. No job depends on an answer, so a lost answer counts as none. One
+ * thread.
  */
 #include "operator/app/explainer.h"
 
@@ -40,7 +40,7 @@ static const struct hvd_failure *find_failure(const struct hvd_entry *entry,
     return NULL;
 }
 
-/* The pods that are slow may be others each time. */
+/* Forgets the oldest answer about a pod: the slow pods may differ each time. */
 static void forget_pods(struct hvd_entry *entry)
 {
     const struct hvd_failure *oldest = NULL;
@@ -74,7 +74,7 @@ hvd_status_t hvd_explainer_ask(struct hvd_explainer *explainer, struct hvd_entry
     };
     hvd_status_t st;
 
-    /* The last answer holds until the next. */
+    /* The last answer is valid until the next. */
     if (known && known->type == HVD_FAILURE_NO_PODS && hvd_str_equal(known->uid, action->body) &&
         known->question == action->question) {
         question.message = known->message;
@@ -94,7 +94,7 @@ static bool is_in(const struct hvd_entry *entry, const char *ns)
     return entry->has_job && strncmp(entry->key, ns, len) == 0 && entry->key[len] == '/';
 }
 
-/* Questions that a list for all could not answer come last, then the oldest is first. */
+/* Orders questions: those that a list for all could not answer last, then the oldest first. */
 static bool is_before(const struct hvd_failure *a, const struct hvd_failure *b)
 {
     return a->is_alone != b->is_alone ? !a->is_alone : a->at_ms < b->at_ms;
@@ -136,8 +136,7 @@ static bool choose(struct hvd_explainer *explainer)
     return true;
 }
 
-/* Replaces the answer; true if that is a change. Events that could not be read leave the last one.
- */
+/* Replaces the answer; true if that is a change. An unreadable list keeps the last answer. */
 static bool answer(struct hvd_failure *failure, const char *text, bool is_unread, int64_t at_ms)
 {
     const bool was_open = failure->is_open, was_unread = failure->is_unread;
@@ -147,7 +146,7 @@ static bool answer(struct hvd_failure *failure, const char *text, bool is_unread
     failure->is_open = failure->is_alone = false;
     failure->is_unread = is_unread;
     if (is_unread ||
-        hvd_str_equal(failure->message, text)) /* what they do not explain is looked for */
+        hvd_str_equal(failure->message, text)) /* pods without an explanation are looked up */
         return was_unread != is_unread || (was_open && !failure->message);
     copy = text ? hvd_strdup(text) : NULL;
     if (text && !copy)
@@ -157,11 +156,11 @@ static bool answer(struct hvd_failure *failure, const char *text, bool is_unread
     return true;
 }
 
-/* What one list told: NULL index: it failed. */
+/* The answers of one list; NULL index: it failed. */
 struct answers {
     struct hvd_explainer *explainer;
     const struct hvd_event_index *index;
-    bool is_cut; /* there are more events than were listed */
+    bool is_cut; /* there are more events than the list has */
     int64_t at_ms;
 };
 

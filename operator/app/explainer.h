@@ -13,14 +13,14 @@
 #include "operator/kube/api.h"
 
 /*
- * Answers HVD_ACTION_EXPLAIN of all jobs by few lists of events: a question stays open in its
- * entry's failures until a list answers it, one list is under way at a time, and where several jobs
- * of a namespace have questions it is of the whole namespace and renews all their answers.
+ * Answers HVD_ACTION_EXPLAIN of all jobs with few lists of events. A question stays open in its
+ * entry's failures until a list answers it. One list is under way at a time. If several jobs of a
+ * namespace have questions, it covers the whole namespace and renews all their answers.
  */
 
 #define HVD_EXPLAIN_NS_MAX 256
 
-/* Set up by hvd_explainer_init. Everything borrowed must outlive the requests. */
+/* Initialised by hvd_explainer_init. Everything borrowed must outlive the requests. */
 struct hvd_explainer {
     const struct hvd_kube_api *_api;
     struct hvd_store *_store;
@@ -34,7 +34,7 @@ struct hvd_explainer {
     char _uid[64];
 };
 
-/* What it works with. */
+/* Its dependencies. */
 struct hvd_explainer_setup {
     const struct hvd_kube_api *api;
     struct hvd_store *store;
@@ -42,7 +42,7 @@ struct hvd_explainer_setup {
     const struct hvd_server_clock *clock;
 };
 
-/* Sets *explainer up, without a question. */
+/* Initialises *explainer without a question. */
 void hvd_explainer_init(struct hvd_explainer *explainer, const struct hvd_explainer_setup *setup);
 
 /* Opens the question of an action of the entry's job; the store reports the entry as changed when
@@ -50,8 +50,8 @@ void hvd_explainer_init(struct hvd_explainer *explainer, const struct hvd_explai
 hvd_status_t hvd_explainer_ask(struct hvd_explainer *explainer, struct hvd_entry *entry,
                                const struct hvd_action *action);
 
-/* Sends the next list if there is a question and one may be sent. Returns when to call again at the
- * latest, by hvd_clock_ms; INT64_MAX: after the next question or answer. */
+/* Sends the next list if there is a question and the budget allows it. Returns the latest time for
+ * the next call, by hvd_clock_ms; INT64_MAX: after the next question or answer. */
 int64_t hvd_explainer_step(struct hvd_explainer *explainer, int64_t now_ms);
 
 #endif

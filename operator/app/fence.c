@@ -1,9 +1,9 @@
 /*
- * Keeps an operator that does not lead from writing. The API server knows no fencing token, so
- * time does it: a write that is let through has a deadline that lies before the moment at which
- * another may lead, and carries it (`timeout`) to the server, which drops the request then. What
- * has not left this machine by that time never leaves it: the shell drops the connections.
- * A refused write is HVD_ERR_STATE; it is not an error, the new leader does the work.
+ * Keeps an operator that does not lead from writing. The API server knows no fencing token, so time
+ * does it. A write that passes has a deadline before the moment at which another operator may lead.
+ * The write carries the deadline (`timeout`) to the server, which drops the request then. The shell
+ * drops the connections at that time, so nothing leaves this machine later. A refused write is
+ * HVD_ERR_STATE; it is not an error, because the new leader does the work.
  */
 #include "operator/app/fence.h"
 

@@ -5,12 +5,12 @@
 #include "operator/kube/api.h"
 
 /*
- * The port of the performer where several operators take turns: reads pass; a write passes only
- * while the Lease allows one to start, and then has to end, here and in the API server, before
- * another operator may take the Lease.
+ * The performer's port where several operators compete. Reads pass. A write passes only while the
+ * Lease allows one to start. It must end, here and in the API server, before another operator may
+ * take the Lease.
  */
 struct hvd_fence {
-    struct hvd_kube_api api; /* what the performer uses; its self is the fence */
+    struct hvd_kube_api api; /* the performer's port; its self is the fence */
     const struct hvd_kube_api *_inner;
     const struct hvd_lease *_lease;
     int64_t (*_now_ms)(void);

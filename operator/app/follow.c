@@ -1,13 +1,13 @@
 /*
- * Which kinds are followed, and how: jobs all of them, children and pods by our label, so memory
- * follows the jobs and not the cluster; of Secrets only the metadata, so keys never reach this
- * process again. One kind may be missing in the server: the gang scheduler's group.
+ * Watches all kinds: all jobs, and children and pods by our label, so that memory grows with the
+ * jobs and not with the cluster. Of Secrets only the metadata is watched, so keys never reach this
+ * process again. The server may lack one kind: the gang scheduler's group.
  */
 #include "operator/app/follow.h"
 
 #include <string.h>
 
-#define GRACE_MS 10000 /* a stream that ends is opened again within this, or it is a problem */
+#define GRACE_MS 10000 /* a stream that stays closed for longer is a problem */
 
 static const enum hvd_kind kinds[] = {
     HVD_KIND_HOROVODJOB, HVD_KIND_SECRET, HVD_KIND_SERVICE, HVD_KIND_STATEFULSET,
@@ -57,8 +57,8 @@ void hvd_follow_fini(struct hvd_follow *follow)
     *follow = (struct hvd_follow){0};
 }
 
-/* Of a kind that is quiet the version that was seen last may be lower than the server's, although
- * the server went back: one watch notices it for all. */
+/* On a quiet kind the last version may be lower than the server's even after a rewind: one watch
+ * notices it for all. */
 static void rewind_all(struct hvd_follow *follow)
 {
     bool is_noticed = false;

@@ -11,7 +11,7 @@
 
 #define HVD_FOLLOW_MAX 10
 
-/* The watches of everything that reconcile looks at. A zeroed struct is legal for fini. */
+/* The watches of everything that reconcile reads. A zeroed struct is legal for fini. */
 struct hvd_follow {
     struct hvd_watch *_watches[HVD_FOLLOW_MAX];
     enum hvd_kind _kinds[HVD_FOLLOW_MAX];
@@ -22,23 +22,24 @@ struct hvd_follow {
 struct hvd_follow_options {
     const struct hvd_kube_api *api;
     const char *ns;          /* NULL: all namespaces */
-    enum hvd_kind gang_kind; /* one kind more that the server may lack; HVD_N_KINDS: none */
+    enum hvd_kind gang_kind; /* an additional kind that the server may lack; HVD_N_KINDS: none */
     uint32_t seed;
     struct hvd_watch_handler handler;
     const struct hvd_log *log;
 };
 
-/* Prepares the watches; nothing is sent before the first step. fini is legal after a failure. */
+/* Prepares the watches; sends nothing before the first step. fini is legal after a failure. */
 hvd_status_t hvd_follow_init(struct hvd_follow *follow, const struct hvd_follow_options *options,
                              struct hvd_err *err);
 
 /* Ends all watches. */
 void hvd_follow_fini(struct hvd_follow *follow);
 
-/* Steps all; returns when the first one wants it again. */
+/* Steps all; returns the earliest time at which one is due again. */
 int64_t hvd_follow_step(struct hvd_follow *follow, int64_t now_ms);
 
-/* Whether every kind has been listed once, or is one that the server may lack and does lack. */
+/* Whether every kind has been listed once, or is the one that the server may lack, and is
+ * missing. */
 bool hvd_follow_is_synced(const struct hvd_follow *follow);
 
 /* Lists the kind again, whatever its watch shows. */
@@ -47,16 +48,16 @@ void hvd_follow_relist(struct hvd_follow *follow, enum hvd_kind kind);
 /* Watches that have listed once. */
 size_t hvd_follow_count_synced(const struct hvd_follow *follow);
 
-/* How often the stream of the kind has ended before its time, as it does when the definition of the
- * kind is removed, also where that is back before anybody asks for it. */
+/* How often the stream of the kind has ended too early, as it does when the kind's definition is
+ * removed. Counts also when the definition is restored before a check. */
 unsigned hvd_follow_count_cuts(const struct hvd_follow *follow, enum hvd_kind kind);
 
-/* Whether the server does not know the kind. */
+/* Whether the server does not serve the kind. */
 bool hvd_follow_is_missing(const struct hvd_follow *follow, enum hvd_kind kind);
 
 /*
- * Appends a line for what is wrong with a watch, if something is: not listed yet, or without a
- * stream for longer than a reconnect takes. True when nothing was wrong.
+ * Appends a line about a fault of a watch: not listed yet, or without a stream for longer than a
+ * reconnect takes. True when there is no fault.
  */
 bool hvd_follow_explain(enum hvd_kind kind, const struct hvd_watch_health *health, int64_t now_ms,
                         struct hvd_buf *out);

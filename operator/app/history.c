@@ -1,5 +1,4 @@
-/* What is known of an object beside what it tells itself. Pure but for the allocator and a clock.
- */
+/* Facts about an object that its own fields lack. Pure but for the allocator and a clock. */
 #include "operator/app/history.h"
 
 #include "base/mem.h"
@@ -19,8 +18,8 @@ static hvd_status_t set_text(char **slot, const char *text)
     return HVD_OK;
 }
 
-/* That a master was seen with its Job, which has let it go, whatever labels somebody has left it,
- * and when a deletion was seen (hvd_pod_view). */
+/* Records that the store saw a master under its Job, which has released it, whatever its labels are
+ * now. Records when a deletion was seen (hvd_pod_view). */
 static void note_pod(const struct hvd_object *known, struct hvd_object *pod)
 {
     const bool is_free = pod->meta.role == HVD_ROLE_MASTER && !pod->meta.owner_kind;
@@ -38,7 +37,7 @@ static void note_pod(const struct hvd_object *known, struct hvd_object *pod)
         view->going_ms = 1;
 }
 
-/* Whose the child is, and where it is filed. */
+/* Records the child's owner, and where it is filed. */
 static hvd_status_t note_owner(struct hvd_object *child, const char *job_uid, const char *job_name,
                                enum hvd_noted noted)
 {
@@ -81,7 +80,7 @@ hvd_status_t hvd_history_note_made(const struct hvd_job *job, struct hvd_object 
 {
     const char *made_for = object->meta.made_for;
 
-    /* The job may be another one of its name by now. */
+    /* By now the job may be another one of its name. */
     if (hvd_str_equal(object->meta.owner_kind, HVD_JOB_KIND) ||
         (made_for && !hvd_str_equal(made_for, job->uid)))
         return HVD_OK;

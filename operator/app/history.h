@@ -7,17 +7,16 @@
 #include "operator/core/view/projection.h"
 
 /*
- * What an object does not tell itself, and is known of it by its uid: of a pod, when its deletion
- * was seen, and that its Job has let it go; of a child without its controller, whose it was.
- * Metadata can be edited, all of it at once: what was seen before, or made by this process, stays
- * true.
+ * Facts about an object, by its uid, that its own fields lack. Of a pod: when its deletion was
+ * seen, and that its Job has released it. Of a child without its controller: its owner. Metadata
+ * can be edited, all of it at once, but what this process saw or made stays true.
  */
 
-/* Notes in the object, which is about to be filed, what the store has of it. HVD_ERR_NOMEM. */
+/* Records in an object that is about to be filed what the store knows of it. HVD_ERR_NOMEM. */
 hvd_status_t hvd_history_note(struct hvd_store *store, struct hvd_object *object);
 
-/* Notes in the object that this operator has just made it for the job, if it came without its
- * controller: a webhook removes that. HVD_ERR_NOMEM. */
+/* Records in the object that this operator has just made it for the job, if it came without its
+ * controller, because a webhook removed that. HVD_ERR_NOMEM. */
 hvd_status_t hvd_history_note_made(const struct hvd_job *job, struct hvd_object *object);
 
 #endif

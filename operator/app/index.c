@@ -1,7 +1,7 @@
 /*
- * A hash table of chained nodes, which doubles when there are more nodes than buckets. Sixteen
- * bytes a node and a pointer a bucket is all that it takes: there is a node for each object in the
- * cluster that is ours.
+ * A hash table of chained nodes, which doubles when there are more nodes than buckets. It costs
+ * only sixteen bytes a node and a pointer a bucket, because there is a node for each of our objects
+ * in the cluster.
  */
 #include "operator/app/index.h"
 
@@ -86,7 +86,7 @@ hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node)
     return HVD_OK;
 }
 
-/* Where the node hangs. */
+/* The link that points to the node. */
 static struct hvd_index_node **link_to(const struct hvd_index *index,
                                        const struct hvd_index_node *node)
 {

@@ -7,11 +7,11 @@
 #include "base/status.h"
 
 /*
- * A map from keys to the structs that hold a node. Of a key it keeps nothing but a hash: the
- * holders have their keys already, and tell them. One thread.
+ * A map from keys to the structs that embed a node. It stores only a hash of each key: the holders
+ * have their keys and supply them through key_of. One thread.
  */
 struct hvd_index_node {
-    struct hvd_index_node *_next; /* in its bucket */
+    struct hvd_index_node *_next; /* in the bucket */
     uint64_t _hash;
 };
 
@@ -21,10 +21,10 @@ struct hvd_index_key {
     const char *name;
 };
 
-/* The key of a node; stays as it is while the node is in an index. */
+/* Returns the key of a node, which is constant while the node is in an index. */
 typedef struct hvd_index_key (*hvd_index_key_fn)(const struct hvd_index_node *node);
 
-/* Zeroed but for key_of: empty. Frees itself when the last node is removed. */
+/* Zeroed except for key_of: empty. Frees its memory when the last node is removed. */
 struct hvd_index {
     hvd_index_key_fn key_of;
     struct hvd_index_node **_buckets;
@@ -36,13 +36,13 @@ struct hvd_index {
 struct hvd_index_node *hvd_index_find(const struct hvd_index *index,
                                       const struct hvd_index_key *key);
 
-/* Adds a node that is in no index, under its key, which is not there. HVD_ERR_NOMEM. */
+/* Adds a node that is in no index, under its key, which must be new. HVD_ERR_NOMEM. */
 hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node);
 
-/* Takes the node out. */
+/* Removes the node. */
 void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node);
 
-/* Puts a node of the same key in the place of another. */
+/* Replaces a node by another of the same key. */
 void hvd_index_replace(struct hvd_index *index, struct hvd_index_node *node,
                        struct hvd_index_node *by);
 
@@ -52,7 +52,7 @@ struct hvd_index_node *hvd_index_first(const struct hvd_index *index);
 struct hvd_index_node *hvd_index_next(const struct hvd_index *index,
                                       const struct hvd_index_node *node);
 
-/* How many nodes there are. */
+/* The number of nodes. */
 size_t hvd_index_count(const struct hvd_index *index);
 
 #endif

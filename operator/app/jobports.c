@@ -1,7 +1,7 @@
 /*
- * Collects from the store which job holds which port, for the pure choice of
- * operator/core/launch/ports.c. A port that a job gets is kept in its entry until its status shows
- * it. Nothing is polled: a job that waits is reported when another one's change frees a port.
+ * Collects the ports that jobs hold from the store, for the pure choice of
+ * operator/core/launch/ports.c. An entry keeps a newly assigned port until the job's status shows
+ * it. Nothing is polled: a waiting job is reported when a change of another job frees a port.
  */
 #include "operator/app/jobports.h"
 
@@ -27,7 +27,7 @@ bool hvd_jobports_note(struct hvd_entry *entry)
     return before != 0 && entry->held_port != before;
 }
 
-/* The claims of all jobs; sets whether one waits. */
+/* Collects the claims of all jobs; sets whether one waits. */
 static size_t collect(const struct hvd_store *store, struct hvd_port_claim *claims,
                       bool *is_one_waiting)
 {
@@ -51,7 +51,7 @@ static struct hvd_entry *entry_of(const struct hvd_job *job)
     return (struct hvd_entry *)((const char *)job - offsetof(struct hvd_entry, job));
 }
 
-/* Keeps what the claim of an entry that waited has got. */
+/* Keeps the port that a waiting entry's claim received. */
 static void keep(struct hvd_store *store, const struct hvd_port_claim *claim,
                  const struct hvd_entry *asking)
 {

@@ -8,16 +8,16 @@
 
 /*
  * The ports of the jobs in a store (operator/core/launch/ports.h): which one each holds, which one
- * is kept for it until its status shows it, and when one becomes free.
+ * is kept until its status shows it, and when one becomes free.
  */
 
-/* Call when the entry has changed. Whether it held a port that it holds no more, so that a job may
- * wait for it: then call hvd_jobports_assign. */
+/* Call when the entry has changed. Returns whether it has released a port, so that a job may wait
+ * for it: then call hvd_jobports_assign. */
 bool hvd_jobports_note(struct hvd_entry *entry);
 
 /*
- * Keeps ports for all jobs that are to get one, those that have waited longest first, and reports
- * each entry that got one but `asking` (or NULL) as changed. HVD_ERR_NOMEM: none got one.
+ * Keeps ports for all jobs that need one, the longest wait first. Reports each entry that got one,
+ * except `asking` (or NULL), as changed. HVD_ERR_NOMEM: none got one.
  */
 hvd_status_t hvd_jobports_assign(struct hvd_store *store, const struct hvd_port_range *range,
                                  bool is_shared, const struct hvd_entry *asking);

@@ -1,6 +1,6 @@
 /*
- * The socket that clients of the health server connect to: how it is opened, and what each accepted
- * connection is set to. No HTTP here.
+ * The listening socket of the health server, and the options of each accepted connection. No HTTP
+ * here.
  */
 #include "operator/app/listener.h"
 
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The kernel gives up what a client has not acknowledged for so long, also after close. */
+/* The kernel gives up data that a client has not acknowledged for so long, also after close. */
 #define SILENCE_MS 10000
-/* What the kernel takes of an answer ahead of the client; beyond it the client's time runs here. */
+/* How much of an answer the kernel buffers; beyond it the client's own time limit applies. */
 #define SEND_BYTES (16 * 1024)
 
-/* Fills the address; for all interfaces that of IPv6, whose socket takes IPv4 as well. */
+/* Fills the address; for all interfaces the IPv6 one, whose socket accepts IPv4 as well. */
 static socklen_t make_address(const char *host, unsigned port, struct sockaddr_storage *out)
 {
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
@@ -73,7 +73,7 @@ hvd_status_t hvd_listener_open(const struct hvd_listen *listen, int *fd, struct 
     return HVD_OK;
 }
 
-/* Errors of the connection itself, which Linux passes on here: the next one may be fine. */
+/* Errors of the connection itself, which Linux reports from accept: the next one may be fine. */
 static bool is_lost(int sys)
 {
     static const int lost[] = {EINTR,       ECONNABORTED, ENETDOWN, EPROTO,

@@ -1,8 +1,8 @@
 /*
- * Keeps a failure that repeats from filling the log: a small table of what was said lately, by a
- * hash of the message and the object. Objects that share a bucket replace each other, which lets a
- * line too many pass but never loses the first one. Numbers and error texts do not count as
- * different. One thread, the event loop's.
+ * Keeps a repeated failure from filling the log. A small table holds recent messages, by a hash of
+ * the message and the object. Objects that share a bucket replace each other, which lets a line too
+ * many pass but never loses the first one. Numbers and error texts do not make a difference. One
+ * thread, the event loop's.
  */
 #include "operator/app/loglimit.h"
 
@@ -36,7 +36,7 @@ static uint64_t key_of(const struct hvd_log_record *record)
     return key ? key : 1;
 }
 
-/* The record with a field more, to the sink behind. */
+/* Passes the record with an additional field to the inner sink. */
 static void pass_on(const struct hvd_loglimit *limit, const struct hvd_log_record *record,
                     unsigned n_suppressed)
 {

@@ -11,9 +11,9 @@
 #define HVD_LOGLIMIT_WINDOW_MS 60000
 
 /*
- * A log sink before another one: the same message about the same object (the fields job, resource,
- * kind, name, state and lease) passes five times a minute; the next one that passes tells how many
- * did not, as suppressed=N. Debug lines always pass. Fixed in size; one thread.
+ * A log sink in front of another one. The same message about the same object (the fields job,
+ * resource, kind, name, state and lease) passes five times a minute. The next one that passes
+ * counts the dropped ones, as suppressed=N. Debug lines always pass. Fixed in size; one thread.
  */
 struct hvd_loglimit {
     struct hvd_log log; /* give this one to components */

@@ -1,7 +1,7 @@
 /*
- * horovod-operator: reads options and configuration, then hands over to the event loop. This file
- * is the only one that reads the environment, blocks signals and decides the exit code:
- * 0 after SIGTERM or SIGINT, 1 when it cannot run, 2 for wrong options; --probe: 0 or 1.
+ * horovod-operator: reads options and configuration, then runs the event loop. Only this file reads
+ * the environment, blocks signals and decides the exit code: 0 after SIGTERM or SIGINT, 1 when it
+ * cannot run, 2 for wrong options; --probe: 0 or 1.
  */
 #include <errno.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ static int print_help(void)
     return rc;
 }
 
-/* SIGTERM and SIGINT as a descriptor for the event loop; a peer that goes away is no signal. */
+/* Opens a descriptor for SIGTERM and SIGINT for the event loop; ignores SIGPIPE. */
 static hvd_status_t open_signals(int *out, struct hvd_err *err)
 {
     sigset_t set;

@@ -1,6 +1,6 @@
 /*
- * What the operator counts, and its Prometheus text. Pure; the event loop owns the one instance and
- * is the only one to touch it.
+ * The operator's metrics and their Prometheus text. Pure; only the event loop uses the one
+ * instance.
  */
 #include "operator/app/metrics.h"
 
@@ -11,11 +11,11 @@
 
 static const double bounds_s[HVD_METRICS_N_BUCKETS - 1] = {
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10};
-/* Of the start of jobs, whose times the API server keeps to a second. */
+/* For the start of jobs, whose times the API server stores in whole seconds. */
 static const double start_bounds_s[HVD_METRICS_N_BUCKETS - 1] = {1,   2,   5,   10,   30,   60,
                                                                  120, 300, 900, 3600, 14400};
 
-#define OTHER "Other" /* the last of each row, which a status may name that somebody has forged */
+#define OTHER "Other" /* the last of each row; a forged status may have any reason */
 static const char *const failed[HVD_METRICS_N_REASONS] = {
     "MasterFailed", "WorkerFailed", "DeadlineExceeded", "InvalidTemplate", "ChildAltered",
     "Deleted",      OTHER};
@@ -68,7 +68,7 @@ static bool becomes_true(const struct hvd_job *before, const struct hvd_job *aft
            after->status.conditions[type].truth == HVD_TRUE;
 }
 
-/* The job's master runs for the first time. */
+/* Counts the first run of the job's master. */
 static void count_start(struct hvd_job_counts *counts, const struct hvd_job *after)
 {
     const int64_t start_s = after->status.conditions[HVD_COND_RUNNING].since_s;
@@ -132,7 +132,7 @@ static hvd_status_t put_requests(const struct hvd_metrics *metrics, struct hvd_b
     return st;
 }
 
-/* One histogram; label is "" or "verb=\"get\"". */
+/* Writes one histogram; label is "" or "verb=\"get\"". */
 static hvd_status_t put_buckets(const struct hvd_histogram *histogram, const double *bounds,
                                 const char *name, const char *label, struct hvd_buf *out)
 {
@@ -272,7 +272,8 @@ static hvd_status_t put_jobs(const struct hvd_metrics *metrics, struct hvd_buf *
     return st;
 }
 
-/* A counter with a series for each reason, from the start, so that its first increase shows. */
+/* Writes a counter with a series for each reason, from the start, so that its first increase
+ * shows. */
 static hvd_status_t put_reasons(const uint64_t *counts, const char *const *names, const char *name,
                                 const char *help, struct hvd_buf *out)
 {

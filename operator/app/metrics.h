@@ -31,24 +31,24 @@ struct hvd_request_series {
     uint64_t count;
 };
 
-/* How a watch fares when /metrics is read. */
+/* The health of a watch when /metrics is read. */
 struct hvd_watch_sample {
     const char *resource;
     bool is_open;
-    double age_s; /* since anything came; < 0: nothing ever */
+    double age_s; /* since anything arrived; < 0: nothing ever did */
     uint64_t n_silences;
 };
 
-/* What became of jobs while this operator led. */
+/* Outcomes of jobs while this operator led. */
 struct hvd_job_counts {
     uint64_t n_created;
     uint64_t n_succeeded;
     uint64_t n_failed[HVD_METRICS_N_REASONS];
     uint64_t n_restarted[HVD_METRICS_N_REASONS];
-    struct hvd_histogram start; /* from a job's creation until its master runs first */
+    struct hvd_histogram start; /* from a job's creation to the first run of its master */
 };
 
-/* All that /metrics shows. A zeroed struct is a valid start. One thread. */
+/* All metrics of /metrics. A zeroed struct is a valid start. One thread. */
 struct hvd_metrics {
     struct hvd_request_series requests[HVD_METRICS_MAX_SERIES];
     size_t n_requests;
@@ -56,27 +56,27 @@ struct hvd_metrics {
     struct hvd_histogram event_to_write;
     struct hvd_histogram request[HVD_VERB_COUNT]; /* without watches, which are no round trips */
     struct hvd_job_counts counts;
-    uint64_t n_unreadable[HVD_N_KINDS]; /* versions of objects of which a part was not read */
-    uint64_t n_retries;                 /* jobs and writes that were put off */
+    uint64_t n_unreadable[HVD_N_KINDS]; /* versions of objects that were not read entirely */
+    uint64_t n_retries;                 /* delayed jobs and writes */
     uint64_t n_suppressed;              /* log lines */
     bool is_leader;
     struct hvd_watch_sample watches[HVD_METRICS_MAX_WATCHES];
     size_t n_watches;
     uint64_t resident_bytes;
     double cpu_s;
-    double clock_skew_s; /* this machine's clock less the API server's */
+    double clock_skew_s; /* this machine's clock minus the API server's */
     size_t queue_depth;
     size_t plans_active;
-    size_t spec_bytes; /* of the texts of specs that are held */
+    size_t spec_bytes; /* of the texts of specs in memory */
     size_t jobs[HVD_N_JOB_STATES];
     size_t watches_synced;
 };
 
-/* Counts a request that left; code 0: no answer came. Beyond the last series nothing is counted. */
+/* Counts a request that was sent; code 0: no answer. Counts nothing beyond the last series. */
 void hvd_metrics_count_request(struct hvd_metrics *metrics, hvd_verb_t verb, enum hvd_kind kind,
                                long code);
 
-/* Adds how a watch fares at now_ms. Beyond the last one nothing is added. */
+/* Adds the health of a watch at now_ms. Adds nothing beyond the last one. */
 void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
                            const struct hvd_watch_health *health, int64_t now_ms);
 
@@ -84,9 +84,9 @@ void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
 void hvd_metrics_observe(struct hvd_histogram *histogram, int64_t us);
 
 /*
- * Counts what has become of a job from one version of it to a later one: whoever has seen both
- * counts it once, and an operator that starts anew, which has seen neither, counts nothing. Reasons
- * that are not the operator's own count as "Other". Pure.
+ * Counts the change of a job between two versions. An operator that has seen both counts it once; a
+ * restarted operator, which has seen neither, counts nothing. Reasons of other writers count as
+ * "Other". Pure.
  */
 void hvd_metrics_count_job(struct hvd_job_counts *counts, const struct hvd_job *before,
                            const struct hvd_job *after);

@@ -1,8 +1,7 @@
 /*
- * The cache of topology. A node's labels seldom change, but nodes come and go under new names: what
- * has not been asked for again within its time is swept away. Jobs choose their keys, so of those a
- * hash is kept, and when there is too much for all jobs, only the topology of the one that asks
- * stay. Pure but for the allocator.
+ * The cache of topology. A node's labels seldom change, but nodes come and go under new names, so
+ * unused entries expire. Jobs choose their keys, so the cache keeps only a hash of them. When it is
+ * full, it keeps only the topology of the job that asks. Pure but for the allocator.
  */
 #include "operator/app/node_topology.h"
 
@@ -21,7 +20,8 @@
 #define SWEEP_EVERY 256
 
 #define KEYS_SIZE                                                                                  \
-    33 /* two hashes; keys that had both of others would order ranks by their labels */
+    33 /* two hashes; a job whose keys had both hashes of others would order ranks by their        \
+          labels */
 
 struct known {
     struct hvd_index_node node;
@@ -78,8 +78,8 @@ static void forget(struct hvd_node_topology *cache, struct known *known)
     free_known(known);
 }
 
-/* Forgets what is older than its time, but for those of but_keys (a hash; NULL: of none), and
- * everything for now_ms = INT64_MAX. */
+/* Forgets expired entries, except those of but_keys (a hash; NULL: none); all for now_ms =
+ * INT64_MAX. */
 static void sweep(struct hvd_node_topology *cache, int64_t now_ms, const char *but_keys)
 {
     struct hvd_index_node *node = hvd_index_first(&cache->index);

@@ -1,7 +1,7 @@
 /*
- * What is remembered of a job's children beside what the watches show: which requests about them
- * failed, and which are known to be gone. Both are bounded for each job, whatever somebody does to
- * its objects. Pure but for the allocator and the time at which something was noted.
+ * Facts about a job's children beside those of the watches: which requests about them failed, and
+ * which are known to be gone. Both are bounded for each job, whatever others do to its objects.
+ * Pure but for the allocator and the times of the facts.
  */
 #include <limits.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void free_failure(struct hvd_failure *failure)
     hvd_free((void *)failure->uid);
 }
 
-/* The last one takes its place; without any no memory is left. */
+/* The last one takes its place; an empty list uses no memory. */
 static void remove_failure(struct hvd_entry *entry, size_t at)
 {
     free_failure(&entry->failures[at]);
@@ -34,7 +34,7 @@ static void remove_failure(struct hvd_entry *entry, size_t at)
     entry->failures = NULL;
 }
 
-/* That of the child; NULL: none. */
+/* The failure of the child; NULL: none. */
 struct hvd_failure *hvd_notes_failure(const struct hvd_entry *entry, enum hvd_kind kind,
                                       const char *name)
 {
@@ -64,7 +64,7 @@ static void drop_oldest_failure(struct hvd_entry *entry)
     hvd_notes_drop_failure(entry, oldest->kind, oldest->name);
 }
 
-/* A copy of the beginning of the message; a character is not cut in two. */
+/* Copies the beginning of the message without cutting a character in two. */
 static char *copy_message(const char *message)
 {
     size_t len = strnlen(message, HVD_ENTRY_MESSAGE_MAX + 1);
@@ -81,20 +81,21 @@ static char *copy_message(const char *message)
     return copy;
 }
 
-/* How often it has failed so by now, this time included. */
+/* How often it has failed in a row, including this time. */
 static unsigned count_failures(const struct hvd_entry *entry, const struct hvd_failure *failure)
 {
     const struct hvd_failure *known = hvd_notes_failure(entry, failure->kind, failure->name);
 
     if (!known || known->type != failure->type)
         return 1;
-    /* Told at once, after some of which nothing was told: the first of its row. */
+    /* This failure is reported at once, and the earlier ones were not reported: it is the first of
+     * its row. */
     if (failure->told_from < known->told_from && known->n < known->told_from)
         return 1;
     return known->n < UINT_MAX ? known->n + 1 : known->n;
 }
 
-/* Room for another one. NULL: out of memory. */
+/* Makes room for another one. NULL: out of memory. */
 static struct hvd_failure *add_failure(struct hvd_entry *entry)
 {
     struct hvd_failure *grown;
@@ -160,10 +161,10 @@ void hvd_notes_drop_failures_of_spec(struct hvd_entry *entry)
     }
 }
 
-/* ---- what is known to be gone, the oldest first ---- */
+/* ---- objects known to be gone, oldest first ---- */
 
-/* Names of children, so many of them as were noted, come and go with each job: they stay where all
- * is that the store keeps. */
+/* These names come and go with each job, so they are stored in the store's slab with everything
+ * else. */
 static struct hvd_slab *slab_of(const struct hvd_entry *entry)
 {
     return entry->repairs.slab;
@@ -174,7 +175,7 @@ static void free_name(const struct hvd_entry *entry, const char *name)
     hvd_slab_give(slab_of(entry), (void *)name, strlen(name) + 1);
 }
 
-/* Room for another name. False: out of memory. */
+/* Makes room for another name. False: out of memory. */
 static bool add_room(struct hvd_entry *entry)
 {
     const uint32_t room = entry->n_gone + 1;
@@ -257,7 +258,7 @@ hvd_status_t hvd_notes_put_status(struct hvd_store *store, struct hvd_entry *ent
 
     if (entry->has_job && hvd_kept_compare(sent, object, &entry->lost) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "a HorovodJob: out of memory");
-    /* The watch may have shown this version, without what is lost. */
+    /* The watch may have shown this version, without the lost fields. */
     if (entry->lost && hvd_str_equal(entry->job.resource_version, version))
         entry->job.resource_version[0] = '\0';
     return hvd_store_put_answer(store, HVD_KIND_HOROVODJOB, object, err);

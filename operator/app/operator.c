@@ -1,9 +1,9 @@
 /*
  * The event loop, and the wiring of everything else: watches fill the store, the store's changes
  * fill the queue, due jobs are reconciled, plans are performed, answers go back into the store.
- * One thread, one place that waits. Nothing is decided here: reconcile decides, and nothing is
- * reconciled before every watch has listed once; what reconcile misses in the store all the same,
- * it has looked for by name.
+ * One thread, one place that waits. This file decides nothing: reconcile decides, and does not
+ * start before every watch has listed once. An object that reconcile still misses in the store is
+ * read by name.
  *
  *   API server --> watches --> store --> queue --> reconcile --> performer --> API server
  *                                ^                                   |
@@ -45,18 +45,18 @@
 #include "operator/kube/watch.h"
 
 #define SUBSYSTEM "operator"
-/* While so many plans are under way and quick, no new job is begun: what is urgent would stand
- * behind it in the server. */
+/* While so many plans are under way and quick, no new job begins: urgent requests would otherwise
+ * wait behind its requests in the server. */
 #define MAX_STARTING 8
-#define PUT_BACK_MS 1000 /* a job that may not begin a plan is looked at again */
+#define PUT_BACK_MS 1000 /* retry interval of a job that may not begin a plan */
 #define STOP_GRACE_MS 500
 #define MAX_WAIT_MS 60000
 #define TIDY_PERIOD_MS 60000
 #define TIDY_QUIET_MS 50
 #define TIDY_CHANGES 1000
 #define RELEASE_GRACE_MS 400
-#define SKEW_MS 5000  /* of two clocks: from here on the log says so */
-#define MOVED_MS 1000 /* of a clock: from here on jobs are looked at again */
+#define SKEW_MS 5000  /* of two clocks: larger differences are logged */
+#define MOVED_MS 1000 /* of a clock: after larger steps all jobs are reconciled */
 
 struct hvd_operator {
     struct hvd_operator_setup setup;
@@ -72,18 +72,18 @@ struct hvd_operator {
     struct hvd_performer performer;
     struct hvd_server *server;
     struct hvd_permits permits; /* of the plans under way */
-    bool is_port_free;          /* a job may have waited for it */
-    unsigned gang_cuts;         /* of the watch of PodGroups, as they were last looked at */
+    bool is_port_free;          /* a job may be waiting for it */
+    unsigned gang_cuts;         /* of the watch of PodGroups, at the last check */
     bool is_ready;
     bool was_leader;
-    bool is_feeding;    /* a watch is speaking, not an answer to a write of ours */
-    int64_t tidied_ms;  /* when memory was given back last */
+    bool is_feeding;    /* the source of the change is a watch, not an answer to our own write */
+    int64_t tidied_ms;  /* when memory was last given back */
     unsigned n_changes; /* since then */
-    int64_t busy_ms;    /* when there was something to do last */
+    int64_t busy_ms;    /* when the operator was last busy */
     struct hvd_server_clock clock;
-    bool has_moved;       /* the estimate of the server's clock, by more than MOVED_MS */
-    bool is_skew_told;    /* the log says that this machine's clock differs */
-    struct hvd_pace pace; /* of looks at the network */
+    bool has_moved;       /* the estimate of the server's clock moved by more than MOVED_MS */
+    bool is_skew_told;    /* the log has the warning about this machine's clock */
+    struct hvd_pace pace; /* of reading the network */
     struct hvd_stages stages;
     uint32_t random;
 };
@@ -94,12 +94,12 @@ static uint32_t next_random(struct hvd_operator *op)
     return op->random;
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
 /*
- * Jobs that have a status, a master or the workers for one go first: somebody waits for them. Then
- * the children of new jobs, and only then the first status of those that have them: on that nothing
- * depends.
+ * Jobs that have a status, a master or the workers for one go first: a user waits for them. Then
+ * come the children of new jobs. Last comes the first status of jobs that have their children, on
+ * which nothing depends.
  */
 static enum hvd_queue_rank rank_of(const struct hvd_entry *entry)
 {
@@ -131,7 +131,7 @@ static bool is_leader(const struct hvd_operator *op)
     return !op->election || hvd_election_is_leader(op->election);
 }
 
-/* Of several operators the one that works counts. */
+/* Of several operators only the leader counts. */
 static void on_replaced(void *ctx, const struct hvd_job *before, const struct hvd_job *after)
 {
     struct hvd_operator *op = ctx;
@@ -164,7 +164,7 @@ static void begin_feeding(struct hvd_operator *op)
     op->store.keeps_ends = may_work(op);
 }
 
-/* Once for each version of an object: what cannot be read of it, and that it is there. */
+/* Reports, once for each version of an object, the part that cannot be read. */
 static void note_trouble(struct hvd_operator *op, enum hvd_kind kind, const cJSON *object)
 {
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
@@ -229,7 +229,7 @@ static void on_request(void *ctx, const struct hvd_kube_observation *seen)
         hvd_metrics_observe(&op->metrics.request[seen->verb], seen->total_us);
 }
 
-/* The API server's clock, by which everything about jobs is decided and written. */
+/* The API server's clock, which is the time of all decisions and writes about jobs. */
 static int64_t server_ms(const struct hvd_operator *op)
 {
     return hvd_server_clock_at(&op->clock, hvd_clock_ms());
@@ -241,7 +241,7 @@ static int64_t skew_ms(const struct hvd_operator *op)
     return op->clock.is_learned ? hvd_clock_local_ms() - server_ms(op) : 0;
 }
 
-/* Once while they differ: logs and the Lease have this machine's times. */
+/* Warns once while they differ: logs and the Lease have this machine's times. */
 static void tell_skew(struct hvd_operator *op)
 {
     int64_t skew = skew_ms(op);
@@ -264,15 +264,15 @@ static void on_date(void *ctx, const struct hvd_kube_date *date)
     const struct hvd_date_sample sample = {date->date_s, date->sent_ms, date->received_ms};
     int64_t moved_ms = hvd_server_clock_learn(&op->clock, &sample);
 
-    /* What waits for a time of the server waits for another one now. */
+    /* Jobs that wait for a time of the server must wait for another one now. */
     if (llabs(moved_ms) > MOVED_MS)
         op->has_moved = true;
     tell_skew(op);
 }
 
-/* ---- what goes out ---- */
+/* ---- output ---- */
 
-/* Whether work may begin now: everything is known, and no other operator does it. */
+/* Whether work may begin now: everything is known, and no other operator leads. */
 static bool may_work(const struct hvd_operator *op)
 {
     return op->is_ready && (!op->election || hvd_election_may_write(op->election));
@@ -302,7 +302,7 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
     }
     if (outcome->status != HVD_OK && !may_work(op)) {
         hvd_queue_done(&op->queue, &entry->item);
-        want(op, entry, hvd_clock_ms()); /* for when we lead again */
+        want(op, entry, hvd_clock_ms()); /* for the time when this operator leads again */
         return;
     }
     if (outcome->status != HVD_OK) {
@@ -335,7 +335,7 @@ static void perform(struct hvd_operator *op, struct hvd_entry *entry, struct hvd
     retry_later(op, entry, err.msg, 0);
 }
 
-/* Nothing to do now: until something changes, or the time that reconcile named. */
+/* Nothing to do now: waits for a change, or for the time that reconcile named. */
 static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_at_ms)
 {
     int64_t wait_ms = wake_at_ms - server_ms(op);
@@ -348,7 +348,7 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
         want(op, entry, hvd_clock_ms() + (wait_ms > 1 ? wait_ms : 1));
 }
 
-/* Once a job: one that waits for a manager that does not exist must not wait in silence. */
+/* Logs once per job: a job that waits for a manager that does not exist must not wait silently. */
 static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
 {
     if (!entry->job.spec.is_foreign || entry->is_foreign_told)
@@ -358,7 +358,7 @@ static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
                {"job", entry->key}, {"managed_by", entry->job.spec.manager});
 }
 
-/* Whoever else waits for a port may get one, too. */
+/* Other jobs that wait for a port may get one, too. */
 static void assign_ports(struct hvd_operator *op, const struct hvd_entry *asking)
 {
     const struct hvd_options *options = op->setup.options;
@@ -437,9 +437,9 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 /* ---- the loop ---- */
 
 /*
- * The groups of all jobs are gone, or were, for one cause: nobody fights over any of them, and what
- * was denied meanwhile is tried at once. Where that is not certain, as the stream has only ended
- * early, a fight that is known stays one, and denials wait on.
+ * The groups of all jobs are gone, or were, for one common cause. So there is no contest about any
+ * of them, and denied writes are tried at once. If that is not certain, because the stream only
+ * ended early, a known contest and the waits of denials stay.
  */
 static void forget_groups(struct hvd_operator *op, enum hvd_kind kind, bool is_certain)
 {
@@ -458,7 +458,7 @@ static void forget_groups(struct hvd_operator *op, enum hvd_kind kind, bool is_c
     }
 }
 
-/* Installed meanwhile, or removed: every job is looked at again. */
+/* The PodGroup was installed or removed: every job is reconciled again. */
 static void follow_gang(struct hvd_operator *op)
 {
     const enum hvd_kind kind = hvd_gang_kind(&op->settings);
@@ -479,8 +479,8 @@ static void follow_gang(struct hvd_operator *op)
                {"api", hvd_kind_info(kind)->api_version});
 }
 
-/* While lists come in, what was freed stays for the next page of one: to give back as much memory
- * as one needs, and to get it again, takes a fifth of a start. */
+/* While lists arrive, freed memory stays for the next page: returning and reallocating a page's
+ * memory would cost a fifth of a start. */
 static void keep_memory(bool is_starting)
 {
     (void)mallopt(M_MMAP_THRESHOLD, is_starting ? 32 << 20 : 128 << 10);
@@ -551,7 +551,7 @@ static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
     return (int)left_ms;
 }
 
-/* Lets more of a burst arrive; what comes alone is not delayed. */
+/* Lets more of a burst arrive; a single event is not delayed. */
 static void pace(struct hvd_operator *op)
 {
     const int64_t left_us = hvd_pace_wait_us(&op->pace, hvd_clock_us());
@@ -562,7 +562,7 @@ static void pace(struct hvd_operator *op)
     hvd_stages_look(&op->stages);
 }
 
-/* Waits, then moves what can move. *is_stopped tells whether stop_fd became readable. */
+/* Waits, then processes what has arrived. *is_stopped becomes whether stop_fd is readable. */
 static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopped,
                          struct hvd_err *err)
 {
@@ -581,8 +581,8 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
     return st;
 }
 
-/* Gives memory back when much has happened and nothing does any more, or after a while. Returns
- * when to look again. */
+/* Gives memory back after many changes once the operator is idle, or after a period. Returns when
+ * to check again. */
 static int64_t tidy_sometimes(struct hvd_operator *op)
 {
     int64_t now_ms = hvd_clock_ms();
@@ -608,7 +608,8 @@ static hvd_status_t wait_and_step(struct hvd_operator *op, int timeout_ms)
     return st == HVD_OK ? hvd_kube_client_step(op->client, NULL) : st;
 }
 
-/* Lets writes under way end, so that their answers are not lost; what is lost is found again. */
+/* Lets writes under way end, so that their answers are not lost; the next operator recovers lost
+ * ones. */
 static void drain(struct hvd_operator *op)
 {
     int64_t end_ms = hvd_clock_ms() + STOP_GRACE_MS;
@@ -618,7 +619,8 @@ static void drain(struct hvd_operator *op)
             return;
 }
 
-/* The next operator may lead at once, but only when no write of ours can land any more. */
+/* Releases the Lease, so that the next operator may lead at once: only when no write of ours can
+ * arrive any more. */
 static void release(struct hvd_operator *op)
 {
     int64_t end_ms = hvd_clock_ms() + RELEASE_GRACE_MS;
@@ -644,7 +646,7 @@ static void stop(struct hvd_operator *op)
         release(op);
 }
 
-/* What has not left this machine when another operator may lead must not leave it any more. */
+/* Runs the election. Unsent requests must not leave this machine once another operator may lead. */
 static int64_t elect(struct hvd_operator *op)
 {
     int64_t due_ms = op->election ? hvd_election_step(op->election) : INT64_MAX;
@@ -657,7 +659,7 @@ static int64_t elect(struct hvd_operator *op)
     return due_ms;
 }
 
-/* The server's clock is known better: every job is looked at again. */
+/* The estimate of the server's clock has improved: every job is reconciled again. */
 static void follow_clock(struct hvd_operator *op)
 {
     struct hvd_entry *entry;
@@ -669,7 +671,7 @@ static void follow_clock(struct hvd_operator *op)
         want(op, entry, hvd_clock_ms());
 }
 
-/* Returns when a list has to decide about jobs that an answer called gone. */
+/* Returns when a list must decide about jobs that an answer reported as gone. */
 static int64_t resolve_doubts(struct hvd_operator *op)
 {
     if (hvd_clock_ms() >= hvd_doubts_due_ms(&op->store.doubts)) {

@@ -14,21 +14,21 @@ struct hvd_operator_setup {
     const struct hvd_options *options;
     const struct hvd_kube_config *config;
     const struct hvd_log *log;
-    const char *identity; /* in the Lease; another one for each process */
-    int stop_fd;          /* readable when the operator has to stop */
+    const char *identity; /* in the Lease; unique to each process */
+    int stop_fd;          /* readable when the operator must stop */
 };
 
-/* *out is the caller's to destroy. Listens already; talks to the API server in run. */
+/* *out is the caller's to destroy. Listens already; run connects to the API server. */
 hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct hvd_operator **out,
                                  struct hvd_err *err);
 
 /*
  * Works until stop_fd is readable; with an election only while it leads. Gives writes under way
- * half a second to end, then the Lease back.
+ * half a second to end, then releases the Lease.
  */
 hvd_status_t hvd_operator_run(struct hvd_operator *op, struct hvd_err *err);
 
-/* Drops what is under way and frees. NULL is legal. */
+/* Cancels requests under way and frees. NULL is legal. */
 void hvd_operator_destroy(struct hvd_operator *op);
 
 #endif

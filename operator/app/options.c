@@ -1,7 +1,7 @@
 /*
  * The operator's options: one table of flags, each with an environment variable of the same name.
- * Pure: the environment is passed in. A wrong value is an error that names where it came from, what
- * it was and what is allowed; nothing is guessed.
+ * Pure: the caller passes the environment. A wrong value is an error that names its source, the
+ * value and what is allowed; nothing is guessed.
  */
 #include "operator/app/options.h"
 
@@ -238,7 +238,7 @@ static hvd_status_t set_probe(struct hvd_options *options, const char *source, c
 
 static const struct option_row {
     const char *flag;
-    const char *variable; /* NULL: none, as it is done instead of running */
+    const char *variable; /* NULL: none, for an action instead of running */
     const char *metavar;
     const char *help;
     set_fn set;

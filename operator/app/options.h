@@ -10,18 +10,18 @@
 #include "operator/core/launch/ports.h"
 #include "operator/core/view/settings.h"
 
-/* Where the metrics and health server listens. */
+/* The address of the metrics and health server. */
 struct hvd_listen {
     char host[64]; /* an IP address, "" for all; no brackets */
     uint16_t port; /* 0: no server */
 };
 
-/* The command line and the environment, decoded. Strings are borrowed from what was given. */
+/* The decoded command line and environment. Strings are borrowed from the arguments. */
 struct hvd_options {
     const char *kubeconfig; /* NULL: KUBECONFIG, else in-cluster */
     const char *ns;         /* NULL: all namespaces */
     struct hvd_listen listen;
-    const char *tls_cert; /* NULL: no TLS on the server; else tls_key is set as well */
+    const char *tls_cert; /* NULL: no TLS on the server; otherwise tls_key is set as well */
     const char *tls_key;
     bool is_elected;        /* writes only while it holds the Lease */
     const char *lease_ns;   /* NULL: the pod's own namespace */
@@ -31,12 +31,12 @@ struct hvd_options {
     enum hvd_gang gang;
     const char *gang_scheduler;         /* schedulerName; NULL: the gang's usual one */
     struct hvd_port_range launch_ports; /* for jobs on the nodes' network */
-    const char *probe; /* the URL that is to be asked, instead of running; else NULL */
+    const char *probe;                  /* the URL to probe instead of running; NULL: none */
     bool wants_help;
     bool wants_version;
 };
 
-/* How options read an environment variable; getenv in the program. NULL: not set. */
+/* Reads an environment variable; getenv in the program. NULL: not set. */
 typedef const char *(*hvd_getenv_fn)(void *ctx, const char *name);
 
 struct hvd_environment {

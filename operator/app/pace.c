@@ -1,5 +1,5 @@
 /*
- * When the network may be looked at next. Pure arithmetic on a monotonic clock.
+ * When the network may be read next. Pure arithmetic on a monotonic clock.
  */
 #include "operator/app/pace.h"
 

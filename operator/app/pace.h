@@ -3,29 +3,29 @@
 
 #include <stdint.h>
 
-/* Between two looks at the network, always: what arrives together is read together. */
+/* Minimum time between two reads of the network: data that arrives together is read together. */
 #define HVD_PACE_GAP_US 2000
-/* As the mean, once the credit of looks is spent: libcurl goes through all requests at each look,
- * so that looks, and not bytes, are what a busy operator spends its time on. */
+/* Mean time between reads once the credit is spent. libcurl processes all requests at each read, so
+ * a busy operator spends its time on reads, not on bytes. */
 #define HVD_PACE_MEAN_US 10000
-/* Looks beyond the mean that may be made at once; credit comes back at the rate of the mean. */
+/* Reads beyond the mean that may follow at once; credit returns at the mean rate. */
 #define HVD_PACE_CREDIT 800
 
 /*
- * When the network may be looked at next: a token bucket (the generic cell rate algorithm of ITU-T
- * I.371). A burst is answered without delay, some seconds long; under lasting load, of whatever
- * origin, the number of looks is bounded. Starts as zeros.
+ * Decides when the network may be read next: a token bucket (the generic cell rate algorithm of
+ * ITU-T I.371). A burst of some seconds is answered without delay; under lasting load from any
+ * source the number of reads is bounded. Starts as zeros.
  */
 struct hvd_pace {
-    int64_t _looked_us; /* the last look */
-    int64_t _spent_us;  /* until when all looks so far would last at the rate of the mean */
+    int64_t _looked_us; /* the last read */
+    int64_t _spent_us;  /* until when all reads so far would last at the mean rate */
 };
 
-/* How many microseconds to wait from now_us, a time of a monotonic clock, until the next look: 0 to
+/* How many microseconds to wait from now_us, a time of a monotonic clock, until the next read: 0 to
  * HVD_PACE_MEAN_US. */
 int64_t hvd_pace_wait_us(const struct hvd_pace *pace, int64_t now_us);
 
-/* Records a look at now_us. */
+/* Records a read at now_us. */
 void hvd_pace_look(struct hvd_pace *pace, int64_t now_us);
 
 #endif

@@ -1,11 +1,10 @@
 /*
- * Carries out the plans of reconcile. A run is one plan of one job: its actions are sent in order,
- * overlapping where they may, and every answer goes into the store before the run goes on. What is
- * not worth repeating at once (a foreign object, a refused template) becomes a failure that the
- * next reconcile sees; a write that is denied is put off, and waits alone (denial.h); a conflict
- * means that the store is behind, so the object is read again; the rest, without an answer, ends
- * the run with a failure, and the queue's backoff applies. One thread; no request body
- * is ever logged.
+ * Executes the plans of reconcile. A run is one plan of one job: it sends the actions in order,
+ * overlapping where allowed, and every answer enters the store before the run continues. An answer
+ * that rules out a quick retry (a foreign object, a refused template) becomes a failure in the next
+ * reconcile. A denied write is delayed, and waits alone (denial.h). A conflict means that the store
+ * is behind, so the object is read again. A request without an answer fails the run, and the
+ * queue's backoff applies. One thread; no request body is ever logged.
  *
  *    send actions ... until one that waits ---> all answered? ---> performed()
  *         ^                                         |
@@ -47,16 +46,16 @@ struct run {
     struct hvd_plan plan;
     size_t next; /* the first action not started */
     unsigned n_in_flight;
-    bool is_broken; /* an action did not succeed: those that wait are dropped */
+    bool is_broken; /* an action failed: the actions that wait are dropped */
     bool has_written;
     int64_t generation;  /* of the job, when the plan was made */
-    int64_t event_us;    /* the event that caused this, 0: none */
+    int64_t event_us;    /* the event that caused this plan, 0: none */
     hvd_status_t status; /* the first failure that needs a backoff */
     int64_t at_least_ms;
     char message[HVD_ERR_MSG_MAX];
 };
 
-/* An answer that counts if the object turns out to be the one that was meant. */
+/* An answer that is final if the object turns out to be the intended one. */
 struct doubt {
     struct hvd_kube_response response;
     struct hvd_err err;
@@ -66,7 +65,7 @@ struct doubt {
 struct step {
     struct run *run;
     const struct hvd_action *action;
-    char uid[UID_SIZE];  /* of the object as it was known then; "" for none */
+    char uid[UID_SIZE];  /* of the object as last known; "" for none */
     struct doubt *doubt; /* owned; NULL: none */
 };
 
@@ -89,7 +88,7 @@ static void log_action(const struct run *run, enum hvd_log_level level, const ch
                {"error", error});
 }
 
-/* The run fails; the first reason is kept. */
+/* Fails the run; keeps the first reason. */
 static void fail_run(struct run *run, hvd_status_t st, const char *message, int64_t at_least_ms)
 {
     run->is_broken = true;
@@ -106,7 +105,7 @@ static void fail_with(struct run *run, const struct hvd_kube_response *response)
     fail_run(run, response->status, hvd_answer_message(response), response->retry_after_ms);
 }
 
-/* The time by which reconcile decides: that of the API server. */
+/* The time by which reconcile decides: the API server's. */
 static int64_t server_ms(const struct run *run)
 {
     return hvd_server_clock_at(run->p.clock, hvd_clock_ms());
@@ -118,7 +117,7 @@ static const struct hvd_failure *find_failure(const struct hvd_entry *entry,
     return hvd_notes_failure(entry, action->kind, action->name);
 }
 
-/* From which answer in a row a failure is told of: what is told of already stays so. */
+/* From which answer in a row a failure is reported; one that is reported stays so. */
 static unsigned told_from(const struct hvd_entry *entry, const struct hvd_action *action,
                           enum hvd_failure_type type, const struct hvd_kube_response *response)
 {
@@ -133,11 +132,11 @@ static unsigned told_from(const struct hvd_entry *entry, const struct hvd_action
                                                                       : HVD_REFUSAL_LASTS;
 }
 
-/* What the next reconcile has to know. */
+/* Records the failure for the next reconcile. */
 static void note_failure(struct run *run, const struct hvd_action *action,
                          enum hvd_failure_type type, const struct hvd_kube_response *response)
 {
-    /* A success that is none, as one with another object, has no words of the server. */
+    /* A 2xx answer that counts as a failure, for example with another object, has no error text. */
     const char *text = response->code < 300 ? "" : hvd_refusal_words(response->body);
     const struct hvd_failure failure = {
         .type = type,
@@ -158,7 +157,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
-/* The write waits for its next try, and nothing else that the job needs does. */
+/* Delays the next try of this write only; all other work of the job goes on. */
 static void put_off(struct run *run, const struct hvd_action *action,
                     const struct hvd_kube_response *response)
 {
@@ -176,8 +175,8 @@ static void put_off(struct run *run, const struct hvd_action *action,
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
-/* The write is put off, and the next reconcile knows why; without an answer the run fails. What is
- * known of the pods of an object is worth more than one that may never come again. */
+/* Delays the write and records the cause for the next reconcile; without an answer the run fails.
+ * Keeps a known cause of missing pods, which is worth more than a failure that may never recur. */
 static void fail_told(struct run *run, const struct hvd_action *action,
                       const struct hvd_kube_response *response)
 {
@@ -215,7 +214,7 @@ static void keep_written(struct run *run, const struct hvd_action *action, const
         fail_run(run, HVD_ERR_NOMEM, err.msg, 0);
 }
 
-/* The object that the step was about is gone; a new one of its name may be known already. */
+/* Forgets the step's object, which is gone; a new one of its name may be known already. */
 static void forget(const struct step *step)
 {
     const struct hvd_action *action = step->action;
@@ -264,7 +263,7 @@ static void send_get(struct step *step, hvd_kube_done_fn on_done)
     }
 }
 
-/* It is kept: the end of one that is somebody else's is of interest, if it is labelled. */
+/* Files the object even if it is foreign, because the job waits for the end of a labelled one. */
 static void take_existing(const struct step *step, const struct hvd_kube_response *response)
 {
     const struct hvd_action *action = step->action;
@@ -287,8 +286,8 @@ static void take_existing(const struct step *step, const struct hvd_kube_respons
 }
 
 /*
- * After a create that met an object of this name. The failure stands since that was known: the
- * removal of the object, which the watch may show before this answer comes, ends it.
+ * After a create that found an object of this name. The failure was recorded at that time. So the
+ * removal of the object, which the watch may report before this answer, ends it.
  */
 static void on_existing(void *ctx, const struct hvd_kube_response *response)
 {
@@ -297,7 +296,7 @@ static void on_existing(void *ctx, const struct hvd_kube_response *response)
 
     if (response->status == HVD_ERR_NOT_FOUND) {
         hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
-        run->is_broken = true; /* gone meanwhile: the next reconcile makes it */
+        run->is_broken = true; /* gone meanwhile: the next reconcile creates it */
     } else if (response->status != HVD_OK) {
         hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
         fail_told(run, step->action, response);
@@ -330,15 +329,14 @@ static void read_existing(struct step *step)
 
 static void on_refused(struct step *step, const struct hvd_kube_response *response);
 
-/* Whether the object that was read again is the very one that the write was about: then the answer
- * to that is a refusal. */
+/* Whether the object that was read again is the intended one: then the answer is a refusal. */
 static bool is_as_meant(const struct step *step, const cJSON *object)
 {
     return step->doubt &&
            hvd_answer_is_about(step->action, &step->doubt->response, object, step->uid);
 }
 
-/* Keeps the answer until the object was read again. False: out of memory. */
+/* Keeps the answer until the object is read again. False: out of memory. */
 static bool doubt(struct step *step, const struct hvd_kube_response *response)
 {
     struct doubt *kept = hvd_calloc(1, sizeof(*kept));
@@ -357,7 +355,7 @@ static bool doubt(struct step *step, const struct hvd_kube_response *response)
     return true;
 }
 
-/* After a patch or delete that met another version than the one we know. */
+/* After a patch or delete that found another version than the known one. */
 static void on_reread(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
@@ -376,7 +374,7 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-/* After an answer which may say no more than that the object is another one by now. */
+/* After an answer that may only mean that the object has changed. */
 static void reread(struct step *step, const struct hvd_kube_response *response)
 {
     if (doubt(step, response)) {
@@ -389,7 +387,8 @@ static void reread(struct step *step, const struct hvd_kube_response *response)
 
 /* ---- reads that are refused ---- */
 
-/* Nobody knows what is there. An answer is told of; what needs it waits, and the next try does. */
+/* The object is unknown. An answer is reported; the work that needs the object waits for the next
+ * try. */
 static void fail_read(const struct step *step, const struct hvd_kube_response *response,
                       enum hvd_failure_type type)
 {
@@ -404,7 +403,8 @@ static void fail_read(const struct step *step, const struct hvd_kube_response *r
     note_failure(run, step->action, type, response);
 }
 
-/* Whether the account has no right to read it. One that is not known (401) may be in a moment. */
+/* Whether the account has no right to read it. An unknown account (401) may be known in a
+ * moment. */
 static bool is_forbidden(const struct hvd_kube_response *response)
 {
     return response->status == HVD_ERR_DENIED && response->code == 403;
@@ -429,7 +429,7 @@ static void on_spec(void *ctx, const struct hvd_kube_response *response)
             hvd_notes_drop_failure(run->entry, step->action->kind, step->action->name);
     } else if (response->status == HVD_ERR_NOT_FOUND) {
         forget(step);
-    } else if (known && !is_unread) { /* what is known of a write to the job is worth more */
+    } else if (known && !is_unread) { /* the failure of a write to the job is worth more */
         fail_with(run, response);
     } else {
         fail_read(step, response, HVD_FAILURE_UNREAD);
@@ -439,8 +439,8 @@ static void on_spec(void *ctx, const struct hvd_kube_response *response)
 
 /* ---- looking for an object that the watch does not show ---- */
 
-/* An object of that name is there, and is not the job's: it counts as gone. A pod keeps that of a
- * worker from being made. */
+/* An object of that name exists and is not the job's: the job's own counts as gone. A pod keeps a
+ * worker of its name from being made. */
 static void note_alien(struct run *run, const struct hvd_action *action)
 {
     const struct hvd_failure failure = {.type = HVD_FAILURE_FOREIGN,
@@ -474,7 +474,7 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
         keep(run, action->kind, response->body);
     else
         forget(step);
-    /* One that is somebody else's is filed elsewhere, or nowhere. */
+    /* A foreign object is filed elsewhere, or nowhere. */
     found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
     if (is_over)
         hvd_notes_drop_failure(run->entry, action->kind, action->name);
@@ -484,7 +484,7 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-/* Those of the list that are the job's take their places. */
+/* Files the pods of the list that are the job's. */
 static void on_searched(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
@@ -505,7 +505,7 @@ static void on_searched(void *ctx, const struct hvd_kube_response *response)
 
 /* ---- reading a node ---- */
 
-/* A node that may not be read, or is gone, has no labels: the pods' own have to do. */
+/* A node that is gone, or may not be read, has no labels: the pods' own labels replace them. */
 static void on_located(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
@@ -528,7 +528,7 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-/* ---- asking who else writes to an object ---- */
+/* ---- finding other writers of an object ---- */
 
 /* The writer is known: the write waits for its next repair, and no longer for a read. */
 static void end_denial(struct run *run, const struct hvd_action *action)
@@ -543,8 +543,8 @@ static void end_denial(struct run *run, const struct hvd_action *action)
     hvd_denials_drop(&run->entry->repairs.denials, &write);
 }
 
-/* What is gone, or may not be read, has an unknown writer. Any other refusal counts like one of the
- * write itself, which waits for it. */
+/* An object that is gone, or may not be read, has an unknown writer. Any other refusal counts like
+ * one of the write, which waits for the answer. */
 static void on_attributed(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
@@ -564,9 +564,10 @@ static void on_attributed(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-/* ---- asking how a Job that is gone had ended ---- */
+/* ---- finding how a Job that is gone ended ---- */
 
-/* Who may not list events knows nothing; any other answer is worth waiting for, and told of. */
+/* An account that may not list events gets no answer. Any other failure is reported, and the job
+ * waits for the next try. */
 static void on_traced(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
@@ -602,10 +603,10 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-/* ---- answers, by what was asked ---- */
+/* ---- answers, by request ---- */
 
-/* Where no event can be written because its namespace is being deleted, nothing else can be made:
- * the next reconcile has to know. */
+/* If an event is refused because its namespace is being deleted, nothing else can be made: records
+ * that for the next reconcile. */
 static void note_namespace(struct run *run, const struct hvd_action *action,
                            const struct hvd_kube_response *response)
 {
@@ -638,7 +639,7 @@ static void on_event_done(struct step *step, const struct hvd_kube_response *res
     finish_step(step);
 }
 
-/* An answer to a write that is no success, of which reconcile makes conditions. */
+/* Records an answer to a write that failed, which reconcile turns into conditions. */
 static void on_refused(struct step *step, const struct hvd_kube_response *response)
 {
     const struct hvd_action *action = step->action;
@@ -673,9 +674,9 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(response->body, "metadata");
-    /* The answer is a Status, or the object: with the time of its end if it is still there. One
-     * that another client ended meanwhile, as a controller does that removes the last finalizer, is
-     * answered with that time, and without a version. */
+    /* The answer is a Status, or the object, with a deletion time if it still exists. If another
+     * client ended it meanwhile, for example a controller that removed the last finalizer, the
+     * answer has that time and no version. */
     const bool is_gone = response->status == HVD_ERR_NOT_FOUND ||
                          *hvd_kube_api_text(meta, "deletionTimestamp") == '\0' ||
                          *hvd_kube_api_text(meta, "resourceVersion") == '\0';
@@ -704,7 +705,7 @@ static void log_state(const struct run *run)
                {"state", hvd_job_state_str(job->status.state)}, {"ready", ready});
 }
 
-/* What the API server dropped of it is reported by reconcile, and logged once here. */
+/* Reconcile reports the fields that the API server dropped; they are logged once here. */
 static void keep_status(struct run *run, const struct hvd_action *action, const cJSON *object)
 {
     const bool had_lost = run->entry->lost != NULL;
@@ -728,7 +729,7 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
     struct run *run = step->run;
     const struct hvd_failure *known = find_failure(run->entry, action);
 
-    /* The job itself may have a deletion that is denied. */
+    /* The deletion of the job itself may have been denied. */
     if (action->type != HVD_ACTION_PATCH_STATUS || (known && known->type == HVD_FAILURE_STATUS))
         hvd_notes_drop_failure(run->entry, action->kind, action->name);
     hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
@@ -776,7 +777,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
             reread(step, response);
             return;
         }
-        /* Its namespace, or a kind that somebody has to install. */
+        /* Its namespace is missing, or a kind that must be installed. */
         on_refused(step, response);
         break;
     case HVD_ERR_INVALID:
@@ -854,7 +855,7 @@ static hvd_status_t send_secret(struct step *step, struct hvd_err *err)
     return st;
 }
 
-/* What takes the answer to a read; NULL: the action is none. */
+/* The handler of the answer to a read; NULL: the action is no read. */
 static hvd_kube_done_fn reader_of(const struct hvd_action *action)
 {
     switch (action->type) {
@@ -930,7 +931,7 @@ static void start_step(struct run *run, const struct hvd_action *action)
     hvd_free(step);
 }
 
-/* Answered later, with the questions of other jobs. */
+/* Answered later, together with the questions of other jobs. */
 static void ask(struct run *run, const struct hvd_action *action)
 {
     if (hvd_explainer_ask(run->p.explainer, run->entry, action) != HVD_OK)
@@ -949,7 +950,7 @@ static void finish_run(struct run *run)
     hvd_free(run);
 }
 
-/* Starts all that may start now; ends the run when nothing is left and nothing under way. */
+/* Starts all actions that may start now; ends the run when none is left and none is under way. */
 static void pump(struct run *run)
 {
     while (run->next < run->plan.n_actions) {

@@ -1,6 +1,6 @@
 /*
- * How many plans may be under way, and whose. Slow plans are counted by a hash of their namespace,
- * so that nothing is allocated; namespaces that share one share a bound. Pure.
+ * Bounds the plans under way, and each namespace's share. Slow plans are counted by a hash of their
+ * namespace, so that nothing is allocated; namespaces with one hash share a bound. Pure.
  */
 #include "operator/app/permits.h"
 
@@ -8,7 +8,7 @@
 
 #include "operator/core/view/hash.h"
 
-/* So many slow plans of its namespace, and of all, keep a job from a further one. */
+/* So many slow plans in its namespace, and in total, keep a job from another plan. */
 static const struct {
     unsigned own, all;
 } limits[HVD_N_PERMIT_PACES] = {

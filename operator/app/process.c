@@ -1,6 +1,6 @@
 /*
- * What the operator asks the kernel about itself: memory and processor time for /metrics, and a
- * name for the Lease that is another one after each start, so that a restarted process never takes
+ * Kernel data about the operator itself: memory and processor time for /metrics, and an identity
+ * for the Lease. The identity differs after each start, so that a restarted process never mistakes
  * its predecessor's Lease for its own.
  */
 #include "operator/app/process.h"

@@ -4,16 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the kernel counts of this process. */
+/* The kernel's counters of this process. */
 struct hvd_process_usage {
     uint64_t resident_bytes;
     double cpu_s;
 };
 
-/* Reads it now; what cannot be read is 0. */
+/* Reads them now; an unreadable value is 0. */
 struct hvd_process_usage hvd_process_usage(void);
 
-/* For how long this thread has waited for a processor, ever, in microseconds; 0 if that cannot be
+/* The total time that this thread has waited for a processor, in microseconds; 0 if that cannot be
  * read. */
 int64_t hvd_process_waited_us(void);
 

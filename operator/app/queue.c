@@ -1,7 +1,7 @@
 /*
  * The work queue: for each rank a binary heap of intrusive items ordered by due time. An item is in
- * one heap or active, never both, so two workers cannot hold one job. Pure; the heaps' room is
- * reserved when an item is born, so that no event is ever lost to a failed allocation.
+ * one heap or active, never both, so two workers cannot hold one job. Pure. The heaps' room is
+ * reserved when an item is created, so that no failed allocation ever loses an event.
  */
 #include "operator/app/queue.h"
 
@@ -118,13 +118,13 @@ void hvd_queue_add(struct hvd_queue *queue, struct hvd_queue_item *item, enum hv
         put_into_heap(queue, item);
 }
 
-/* For how long an item of that rank lets others go first. */
+/* How long an item of that rank lets others go first. */
 static int64_t delay_ms(size_t rank)
 {
     return (int64_t)rank * HVD_QUEUE_DELAY_MS;
 }
 
-/* When take may give the first item of that rank. */
+/* When take may return the first item of that rank. */
 static int64_t taken_ms(const struct hvd_queue_heap *heap, size_t rank, enum hvd_queue_rank last)
 {
     if (!heap->_n)

@@ -1,6 +1,6 @@
 /*
  * Requests that only read: an object by its name, pods by a label, the events about a Job, the
- * managers of an object's fields. Each is made of the action alone. One thread; keeps no state.
+ * managers of an object's fields. Each depends only on the action. One thread; keeps no state.
  */
 #include "operator/app/reads.h"
 
@@ -32,7 +32,7 @@ hvd_status_t hvd_reads_get(const struct hvd_kube_api *api, const struct hvd_acti
     return api->send(api->self, &request, NULL, err);
 }
 
-/* Those of a label. */
+/* Lists the objects with a label. */
 static hvd_status_t search(const struct hvd_kube_api *api, const struct hvd_action *action,
                            const struct hvd_asker *asker, struct hvd_err *err)
 {
@@ -57,7 +57,7 @@ static hvd_status_t search(const struct hvd_kube_api *api, const struct hvd_acti
     return st;
 }
 
-/* Who writes to its fields. */
+/* Reads the managers of its fields. */
 static hvd_status_t ask_for_managers(const struct hvd_kube_api *api,
                                      const struct hvd_action *action, const struct hvd_asker *asker,
                                      struct hvd_err *err)
@@ -73,7 +73,7 @@ static hvd_status_t ask_for_managers(const struct hvd_kube_api *api,
     return api->send(api->self, &request, NULL, err);
 }
 
-/* The events about a Job. */
+/* Lists the events about a Job. */
 static hvd_status_t trace(const struct hvd_kube_api *api, const struct hvd_action *action,
                           const struct hvd_asker *asker, struct hvd_err *err)
 {

@@ -1,10 +1,10 @@
 /*
- * Health and metrics over HTTP or HTTPS, on libmicrohttpd (TLS is GnuTLS's there), whose epoll
+ * Health and metrics over HTTP or HTTPS, on libmicrohttpd (with GnuTLS for TLS). Its epoll
  * descriptor and the listening socket are in one epoll set, which our event loop waits for. It
- * answers GET and HEAD of three paths. /healthz says that the loop turns, /readyz that every watch
- * is alive. A probe must be answered whatever other clients do: this file accepts connections, and
- * connections.c bounds their number and the time of each. A certificate that has changed is read
- * again before the next connection is accepted.
+ * answers GET and HEAD of three paths: /healthz reports that the loop turns, /readyz that every
+ * watch is alive, /metrics the metrics. A probe must be answered regardless of other clients. So
+ * this file accepts connections, and connections.c bounds their number and the time of each. It
+ * reads a changed certificate again before it accepts the next connection.
  */
 #include "operator/app/server.h"
 
@@ -33,10 +33,10 @@
 #define MIN_CONNECTIONS 8
 #define MAX_CONNECTIONS 512
 #define REQUEST_MEMORY ((size_t)16 * 1024)
-#define RESERVED_FDS 48   /* of the process, for all but the clients */
-#define OUT_OF_FDS_MS 100 /* until accept is tried again when nothing can be closed here */
+#define RESERVED_FDS 48   /* of the process, for everything but the clients */
+#define OUT_OF_FDS_MS 100 /* wait before the next accept when no connection can be closed here */
 
-/* Tells one content of a file from the next. */
+/* Identifies one content of a file. */
 struct stamp {
     struct timespec mtime;
     ino_t inode;
@@ -46,14 +46,14 @@ struct stamp {
 struct hvd_server {
     struct MHD_Daemon *daemon;
     struct hvd_server_options options;
-    struct stamp cert_stamp; /* of what the daemon has */
+    struct stamp cert_stamp; /* of the daemon's certificate */
     struct stamp key_stamp;
     struct hvd_connections connections;
     size_t max_connections;
     int listen_fd;
     int fd;           /* the epoll set of listen_fd and the daemon's */
-    int64_t due_ms;   /* when to look without anything being readable */
-    int64_t pause_ms; /* until then nothing is accepted; 0: no pause */
+    int64_t due_ms;   /* when to check without a readable descriptor */
+    int64_t pause_ms; /* no accept before this time; 0: no pause */
 };
 
 static bool follow_fd(const struct hvd_server *server, int fd, bool is_on)
@@ -145,7 +145,7 @@ static struct hvd_connection *connection_of(struct MHD_Connection *connection)
     return info ? info->socket_context : NULL;
 }
 
-/* Nothing here has a use for a body, whose end would be waited for. */
+/* No path here reads a body, and waiting for its end would cost time. */
 static bool has_body(struct MHD_Connection *connection)
 {
     const char *length =
@@ -190,7 +190,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     return reply(connection, MHD_HTTP_NOT_FOUND, "/healthz, /readyz and /metrics are here\n");
 }
 
-/* The answer has left, or the request has failed: the next one has its own time. */
+/* The answer was sent, or the request has failed: the next one has its own time. */
 static void on_answered(void *ctx, struct MHD_Connection *connection, void **state,
                         enum MHD_RequestTerminationCode code)
 {
@@ -229,7 +229,7 @@ static void wipe(char *text)
     hvd_free(text);
 }
 
-/* When a file was written and which one it is: a mounted Secret changes by a new link. */
+/* When a file was written, and which file it is: a mounted Secret changes by a new link. */
 static struct stamp stamp_of(const char *path)
 {
     struct stamp stamp = {0};
@@ -258,12 +258,12 @@ static hvd_status_t read_pair(struct hvd_server *server, char **cert, char **key
                         : st;
 }
 
-/* ---- the daemon: one per certificate; it is handed what is accepted here ---- */
+/* ---- the daemon: one per certificate; receives the accepted connections ---- */
 
 static struct MHD_Daemon *start_daemon(struct hvd_server *server, const char *cert, const char *key)
 {
     struct MHD_OptionItem options[] = {
-        /* Above what connections.c allows, with those that it has shut down. */
+        /* More than connections.c allows, to include those that it has shut down. */
         {MHD_OPTION_CONNECTION_LIMIT, 4 * (intptr_t)server->max_connections, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, 0, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_MEMORY, NULL},
@@ -279,7 +279,7 @@ static struct MHD_Daemon *start_daemon(struct hvd_server *server, const char *ce
                             on_request, server, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
 }
 
-/* A new daemon for the old one, which ends. A pair that cannot be used changes nothing. */
+/* Replaces the daemon. A pair that cannot be used changes nothing. */
 static void renew_daemon(struct hvd_server *server)
 {
     char *cert = NULL, *key = NULL;
@@ -304,7 +304,7 @@ static void renew_daemon(struct hvd_server *server)
     wipe(key);
 }
 
-/* Looks at the files when somebody may be about to connect; costs nothing while nobody does. */
+/* Checks the files before a client connects; costs nothing without clients. */
 static void renew_if_changed(struct hvd_server *server)
 {
     struct stamp cert, key;
@@ -344,7 +344,7 @@ static hvd_status_t start_first(struct hvd_server *server, struct hvd_err *err)
     return st;
 }
 
-/* How many clients may be connected: the rest of the descriptors belongs to the operator's work. */
+/* How many clients may be connected: the operator's work needs the other descriptors. */
 static size_t count_connections(void)
 {
     struct rlimit limit = {0};
@@ -423,8 +423,8 @@ static void make_room(struct hvd_server *server, size_t n)
                {"most", most});
 }
 
-/* Out of descriptors or memory: one client gives its own, else the socket is left alone for a
- * while, as it would stay readable. */
+/* Out of descriptors or memory: closes one client, or else ignores the socket for a while, because
+ * it would stay readable. */
 static void pause_accepting(struct hvd_server *server, int64_t now_ms)
 {
     if (hvd_connections_count(&server->connections)) {
@@ -436,8 +436,8 @@ static void pause_accepting(struct hvd_server *server, int64_t now_ms)
         server->pause_ms = now_ms + OUT_OF_FDS_MS;
 }
 
-/* Hands on a part of what waits: each has its first chance to send a request before it can become
- * the oldest. */
+/* Hands on a part of the waiting clients: each gets a first chance to send a request before it can
+ * become the oldest. */
 static void accept_some(struct hvd_server *server, int64_t now_ms)
 {
     struct hvd_client_socket client;

@@ -9,10 +9,10 @@
 #include "base/status.h"
 #include "operator/app/options.h"
 
-/* What the server asks its owner; called on the thread that steps it. */
+/* The server's callbacks to its owner; called on the thread that steps it. */
 struct hvd_server_handler {
     void *ctx;
-    bool (*is_ready)(void *ctx, struct hvd_buf *why); /* why: a line for each reason against it */
+    bool (*is_ready)(void *ctx, struct hvd_buf *why); /* why: a line for each fault */
     hvd_status_t (*put_metrics)(void *ctx, struct hvd_buf *out);
 };
 
@@ -29,8 +29,8 @@ struct hvd_server_options {
 };
 
 /*
- * Listens; *out is the caller's to destroy. HVD_ERR_SYSTEM names the address and why not; with TLS
- * a certificate or key that cannot be used is HVD_ERR_INVALID or what reading it gave.
+ * Listens; *out is the caller's to destroy. HVD_ERR_SYSTEM names the address and the cause. With
+ * TLS, an unusable certificate or key is HVD_ERR_INVALID, or the error of reading it.
  */
 hvd_status_t hvd_server_create(const struct hvd_server_options *options, struct hvd_server **out,
                                struct hvd_err *err);
@@ -41,8 +41,8 @@ void hvd_server_destroy(struct hvd_server *server);
 /* A descriptor that is readable when the server has something to do. */
 int hvd_server_fd(const struct hvd_server *server);
 
-/* Serves what is there; never blocks. Returns the milliseconds until it wants to be called again
- * without the descriptor being readable; -1: not at all. */
+/* Serves the pending requests; never blocks. Returns the milliseconds until it must be called again
+ * even if the descriptor is not readable; -1: no need. */
 int hvd_server_step(struct hvd_server *server);
 
 #endif

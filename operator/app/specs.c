@@ -1,12 +1,12 @@
 /*
- * The texts of specs that are held, for all jobs together no more than HVD_SPECS_MAX bytes. Anybody
- * who may create a HorovodJob chooses the size of its spec, so what is held of all of them must not
- * grow with their number: a text beyond the bound is given up, and read again when a pass needs it.
- * The largest go first, among those of a like size the one that came longest ago, so that large
- * specs of one tenant cost the others nothing. Pure but for the allocator.
+ * Keeps the texts of specs, at most HVD_SPECS_MAX bytes for all jobs together. Any user who may
+ * create a HorovodJob chooses the size of its spec, so the memory for them must not grow with their
+ * number. A text beyond the bound is dropped, and read again when a pass needs it. The largest is
+ * dropped first, and among texts of similar size the oldest, so that large specs of one tenant cost
+ * the others nothing. Pure but for the allocator.
  *
  *            put                    planned
- *   given up ---> held, in a list <---------- pinned <--- read on demand
+ *   dropped  ---> held, in a list <---------- pinned <--- read on demand
  *      ^               |                        |
  *      +---------------+------------------------+  at rest; beyond the bound
  */
@@ -30,7 +30,7 @@ static size_t class_of(size_t size)
     return class;
 }
 
-/* The list in which the entry is. */
+/* The list that the entry is in. */
 static struct hvd_specs_list *list_of(struct hvd_specs *specs, const struct hvd_entry *entry)
 {
     return entry->spec.is_pinned ? &specs->pinned : &specs->lists[class_of(entry->spec.size)];
@@ -77,7 +77,7 @@ void hvd_specs_drop(struct hvd_store *store, struct hvd_entry *entry)
     entry->spec = (struct hvd_spec_place){0};
 }
 
-/* The one that is given up first; NULL: none is to be. */
+/* The text to drop first; NULL: none. */
 static struct hvd_entry *first_to_go(const struct hvd_specs *specs)
 {
     if (specs->bytes <= HVD_SPECS_MAX)

@@ -36,8 +36,8 @@ static hvd_status_t fail_openssl(const char *what, struct hvd_err *err)
     return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "ssh key: %s: %s", what, text);
 }
 
-/* ECPrivateKey of RFC 5915, as OpenSSL writes it: of a curve that is fixed only the numbers differ.
- * OpenSSL's own writer makes the curve anew for each key, which takes longer than the key. */
+/* ECPrivateKey of RFC 5915, in OpenSSL's form: for a fixed curve only the numbers differ. OpenSSL's
+ * own writer rebuilds the curve for each key, which takes longer than the key. */
 static void encode_private(const unsigned char number[NUMBER_BYTES],
                            const unsigned char point[POINT_BYTES], unsigned char out[DER_BYTES])
 {
@@ -52,7 +52,7 @@ static void encode_private(const unsigned char number[NUMBER_BYTES],
     memcpy(out + sizeof(head) + NUMBER_BYTES + sizeof(curve), point, POINT_BYTES);
 }
 
-/* The text around it: lines of 64 characters. */
+/* Wraps it in PEM: lines of 64 characters. */
 static char *print_private(const unsigned char der[DER_BYTES])
 {
     char base64[DER_BYTES / 3 * 4 + 5];
@@ -90,7 +90,7 @@ static hvd_status_t write_private(EVP_PKEY *pkey, const unsigned char point[POIN
     return st;
 }
 
-/* A length in four bytes, then the bytes. */
+/* Writes a length in four bytes, then the bytes. */
 static hvd_status_t put_string(struct hvd_buf *wire, const void *data, size_t len)
 {
     const unsigned char head[4] = {0, 0, (unsigned char)(len >> 8), (unsigned char)len};

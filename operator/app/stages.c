@@ -1,7 +1,7 @@
 /*
- * The operator's part of `script/bench nodes --stages`: lines of the debug log with times of the
- * monotonic clock, which the benchmark puts beside the API server's audit log. They cost nothing
- * below the level debug, and decide nothing.
+ * The operator's part of `script/bench nodes --stages`: debug lines with times of the monotonic
+ * clock, which the benchmark combines with the API server's audit log. They cost nothing below the
+ * level debug, and decide nothing.
  */
 #include "operator/app/stages.h"
 

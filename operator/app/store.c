@@ -1,8 +1,8 @@
 /*
- * The cache. Records (one per child or pod) are found by kind, namespace and name and hang on the
- * entry of their job; the entry is what the queue holds and reconcile sees. Resource versions are
- * compared as the numbers they are in every API server, so that a late watch event does not undo
- * what the answer to our own write has told already. Pure but for the allocator.
+ * The cache. Records (one per child or pod) are found by kind, namespace and name and belong to the
+ * entry of their job. The entry is what the queue holds and reconcile sees. Resource versions are
+ * compared as numbers, so that a late watch event does not undo the answer to our own write. Pure
+ * but for the allocator.
  */
 #include "operator/app/store.h"
 
@@ -28,10 +28,10 @@ struct hvd_record {
     uint32_t n;  /* bytes of the object */
     unsigned round;
     uint8_t kind;
-    bool is_seen : 1;     /* its job was looked at since it changed */
+    bool is_seen : 1;     /* the job was reconciled since the object changed */
     bool is_retired : 1;  /* gone, and out of the index, but not seen yet */
-    bool is_doubtful : 1; /* its watch shows it no longer */
-    bool is_stale : 1;    /* its version is of a history that the server does not have any more */
+    bool is_doubtful : 1; /* its watch no longer shows it */
+    bool is_stale : 1;    /* its version belongs to a history that the server has lost */
     char packed[];        /* the object */
 };
 
@@ -96,7 +96,7 @@ void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *ver
         store->told[kind] = number;
 }
 
-/* Whether an object of that version that is not known has ended already. */
+/* Whether an unknown object of that version must have ended already. */
 static bool is_over(const struct hvd_store *store, enum hvd_kind kind, const char *version)
 {
     unsigned long long number = hvd_version_number(version);
@@ -134,7 +134,7 @@ static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bo
         store->n_starting += one;
 }
 
-/* The entry is without a job afterwards. */
+/* Drops the entry's job. */
 static void drop_job(struct hvd_store *store, struct hvd_entry *entry)
 {
     count_job(store, entry, false);
@@ -202,7 +202,7 @@ static struct hvd_entry *new_entry(struct hvd_store *store, const char *ns, cons
     return entry;
 }
 
-/* The entry of the job, made when there is none. NULL: out of memory. */
+/* The entry of the job, created when there is none. NULL: out of memory. */
 static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, const char *name)
 {
     struct hvd_entry *entry = find_entry(store, ns, name);
@@ -228,7 +228,7 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
 
 static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry);
 
-/* Where an object comes from. */
+/* The source of an object. */
 enum source {
     OF_WATCH,
     OF_ANSWER, /* to a request of ours */
@@ -243,7 +243,7 @@ static bool knows_job(const struct hvd_entry *entry, const struct hvd_job *job)
             hvd_version_is_older(job->resource_version, entry->job.resource_version));
 }
 
-/* The job replaces what was known; *job is gone then. */
+/* Replaces the known job; *job is moved from. */
 static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, struct hvd_job *job)
 {
     const bool is_first = !entry->has_job;
@@ -280,7 +280,7 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     return HVD_OK;
 }
 
-/* Takes in the job and the text of its spec, which has a place of its own. *job is gone then. */
+/* Files the job and the text of its spec, which is stored apart. *job is moved from. */
 static hvd_status_t file_job(struct hvd_store *store, struct hvd_job *job, enum source source)
 {
     struct hvd_entry *entry = get_entry(store, job->namespace, job->name);
@@ -300,7 +300,7 @@ static hvd_status_t file_job(struct hvd_store *store, struct hvd_job *job, enum 
         st = hvd_specs_hold(store, entry, text, source == OF_READ);
     hvd_free(text);
     if (st != HVD_OK)
-        touch(store, entry); /* which ends it, if nothing is in it */
+        touch(store, entry); /* this ends it if it is empty */
     return st;
 }
 
@@ -400,8 +400,8 @@ static void free_record(struct hvd_store *store, struct hvd_record *record)
     drop_record(store, record);
 }
 
-/* A worker that tells why it ended, to nobody yet: a StatefulSet replaces it within milliseconds.
- */
+/* Whether a worker has an outcome that no pass has read: a StatefulSet replaces it within
+ * milliseconds. */
 static bool has_unread_outcome(const struct hvd_store *store, const struct hvd_record *record)
 {
     struct hvd_object object;
@@ -421,7 +421,7 @@ static void retire_record(struct hvd_store *store, struct hvd_record *record)
     touch(store, record->entry);
 }
 
-/* Frees the record of an object that is there no longer; its name may be waited for. */
+/* Frees the record of an object that no longer exists; jobs may wait for its name. */
 static void end_record(struct hvd_store *store, struct hvd_record *record)
 {
     if (record->kind != HVD_KIND_POD)
@@ -531,7 +531,8 @@ bool hvd_store_entry_may_start(const struct hvd_entry *entry)
     return n_missing <= 0;
 }
 
-/* A child of ours that appears ends what stood in its way; a pod, what kept it from being made. */
+/* A child of ours that appears ends the conflict about its name; a pod, the cause that kept it from
+ * being made. */
 static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_object *object)
 {
     if (object->kind == HVD_KIND_POD)
@@ -542,7 +543,7 @@ static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_objec
 
 static struct hvd_record *new_record(struct hvd_store *store, const struct hvd_object *object)
 {
-    char room[1024]; /* enough for most */
+    char room[1024]; /* enough in most cases */
     size_t n = hvd_packed_pack(object, room, sizeof(room));
     struct hvd_record *record = n < UINT32_MAX ? hvd_slab_take(&store->slab, size_of(n)) : NULL;
 
@@ -556,7 +557,7 @@ static struct hvd_record *new_record(struct hvd_store *store, const struct hvd_o
     return record;
 }
 
-/* A new record, filed under its job. */
+/* Creates a record and files it under its job. */
 static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object *object,
                                struct hvd_record **out)
 {
@@ -582,7 +583,7 @@ static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object 
     return HVD_OK;
 }
 
-/* Puts a record in the place of another of the same name. */
+/* Replaces a record by another of the same name. */
 static void replace_record(struct hvd_store *store, struct hvd_record *old,
                            struct hvd_record *record)
 {
@@ -595,7 +596,7 @@ static void replace_record(struct hvd_store *store, struct hvd_record *old,
     drop_record(store, old);
 }
 
-/* The object has changed. */
+/* Records a change of the object. */
 static hvd_status_t change_record(struct hvd_store *store, struct hvd_record *old,
                                   const struct hvd_object *object)
 {
@@ -608,14 +609,14 @@ static hvd_status_t change_record(struct hvd_store *store, struct hvd_record *ol
     return HVD_OK;
 }
 
-/* Whether the object is the one that is known, or an older one of that name. */
+/* Whether the object is the known version, or an older one of that name. */
 static bool is_known(const struct hvd_meta *known, const struct hvd_meta *meta)
 {
     return hvd_str_equal(known->resource_version, meta->resource_version) ||
            hvd_version_is_older(meta->resource_version, known->resource_version);
 }
 
-/* The watch shows an object again that it did not for a while. */
+/* The watch shows a missing object again. */
 static void trust_record(struct hvd_store *store, struct hvd_record *record)
 {
     if (!record->is_doubtful)
@@ -624,7 +625,7 @@ static void trust_record(struct hvd_store *store, struct hvd_record *record)
     touch(store, record->entry);
 }
 
-/* Whether the controller is of a kind that ours have. */
+/* Whether the controller has the kind of our objects' controllers. */
 static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
 {
     if (kind == HVD_KIND_POD)
@@ -633,8 +634,8 @@ static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
     return hvd_str_equal(owner_kind, hvd_kind_info(HVD_KIND_HOROVODJOB)->kind);
 }
 
-/* Whether it is a master's Job or a StatefulSet without a controller, made for some job of ours as
- * its template says. */
+/* Whether it is a master's Job or a StatefulSet without a controller that was made for a job of
+ * ours, according to its template. */
 static bool is_released(const struct hvd_object *object)
 {
     return (object->kind == HVD_KIND_JOB || object->kind == HVD_KIND_STATEFULSET) &&
@@ -642,11 +643,12 @@ static bool is_released(const struct hvd_object *object)
 }
 
 /*
- * Anybody may give an object our labels, and an owner reference. Of those that no job controls only
- * what stands in the way of a job that is there is filed, and of a job's own only what it is made
- * of, so that the others cost nothing: sets of groups that are no more are to be removed. Until its
- * job comes, an object is believed, a pod kept that the job's StatefulSet would adopt, and what has
- * lost its owner: no watch would tell of it again, and an answer counts as older than the watch.
+ * Anybody may give an object our labels and an owner reference, so other objects must cost nothing.
+ * Without a controlling job, only objects in the way of an existing job are filed. Of a job's own,
+ * only its parts are filed, with sets of former groups, which must be removed. Before its job
+ * exists, an object's owner reference is believed. Pods that the job's StatefulSet would adopt
+ * stay, and so do objects that lost their owner: no watch would report them again, and an answer
+ * counts as older than the watch.
  */
 static bool is_of_interest(const struct hvd_store *store, const struct hvd_object *object)
 {
@@ -666,7 +668,7 @@ static bool is_of_interest(const struct hvd_store *store, const struct hvd_objec
            (object->kind == HVD_KIND_STATEFULSET && hvd_owner_is_job(&entry->job, object));
 }
 
-/* What stood in the way of a job that went, or was believed until this one came. */
+/* Drops objects that were in the way of a former job, or were believed until this one came. */
 static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry)
 {
     struct hvd_object object;
@@ -717,10 +719,10 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
 }
 
 /*
- * Whether an answer is behind what its watch has told: the object was of this version before the
- * watch told of a later one, or of its end, so that not even a doubt is settled by it. What lacks
- * our label is out of the watch's sight: of that it tells nothing. An answer without a version is
- * about an object that was gone when it was written.
+ * Whether an answer is older than the state of its watch: the watch has since reported a later
+ * version of the object, or its end. Such an answer does not even settle a doubt. The watch reports
+ * nothing about objects without our label. An answer without a version is about an object that was
+ * already gone.
  */
 static bool is_behind(struct hvd_store *store, const struct hvd_object *object)
 {
@@ -778,7 +780,7 @@ hvd_status_t hvd_store_put_made(struct hvd_store *store, const struct hvd_entry 
         return entry->has_job ? st : hvd_store_put_answer(store, kind, object, err);
     st = hvd_history_note_made(&entry->job, &made);
     record = find_record(store, kind, made.meta.namespace, made.meta.name);
-    if (record && made.meta.noted) /* the watch does not tell who has made it */
+    if (record && made.meta.noted) /* the watch does not show which program made it */
         record->is_stale = true;
     if (st == HVD_OK && !is_behind(store, &made))
         st = take_object(store, &made);
@@ -805,8 +807,8 @@ void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *n
     }
 }
 
-/* Whether the end of an object is to be believed without a look, as its job ends, or its owner has
- * no place for it any more. */
+/* Whether the end of an object is believed without a look: its job ends, or its owner has no place
+ * for it any more. */
 static bool is_end_expected(struct hvd_store *store, const struct hvd_entry *entry,
                             const struct hvd_object *object)
 {
@@ -818,14 +820,14 @@ static bool is_end_expected(struct hvd_store *store, const struct hvd_entry *ent
         return true;
     if (object->kind != HVD_KIND_POD || !meta->owner_kind ||
         (meta->role == HVD_ROLE_MASTER && object->u.pod.phase == HVD_POD_RUNNING))
-        return false; /* a master that runs is deleted before it ends */
+        return false; /* a running master is deleted before it ends */
     kind = strcmp(meta->owner_kind, "Job") == 0 ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
     owner = hvd_store_find(store, kind, meta->namespace, meta->owner_name);
     return hvd_look_is_expected(
         owner && hvd_str_equal(owner->meta.uid, meta->owner_uid) ? owner : NULL, object);
 }
 
-/* The watch shows the object no longer. */
+/* The watch no longer shows the object. */
 static void miss_record(struct hvd_store *store, struct hvd_record *record, bool is_deleting)
 {
     struct hvd_entry *entry = record->entry;
@@ -837,7 +839,7 @@ static void miss_record(struct hvd_store *store, struct hvd_record *record, bool
         touch(store, entry);
         return;
     }
-    /* Without the note, which is for lack of memory, it is looked for. */
+    /* If memory is too short for the record, the object is looked up. */
     if (entry->has_job && (object.kind == HVD_KIND_POD
                                ? object.meta.role == HVD_ROLE_MASTER
                                : hvd_owner_has_name(&entry->job, object.kind, object.meta.name)))
@@ -857,7 +859,7 @@ void hvd_store_miss(struct hvd_store *store, enum hvd_kind kind, const char *ns,
     }
     record = find_record(store, kind, ns, name);
     if (!record) {
-        hvd_waiters_wake(store, kind, ns, name); /* for one that is not worth a record */
+        hvd_waiters_wake(store, kind, ns, name); /* for a foreign object without a record */
         return;
     }
     unpack(record, &object);

@@ -1,5 +1,5 @@
 /*
- * How long a job waits that does not come to rest: the last bound of what it can cost. Pure.
+ * Delays a job that does not come to rest: the last bound of its cost. Pure.
  */
 #include "operator/app/unrest.h"
 

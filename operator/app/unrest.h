@@ -4,10 +4,10 @@
 #include <stdint.h>
 
 /*
- * Plans of a job, one after the other, of which none was empty. A job that is busy comes to rest
- * within a few plans. One that does not is in a loop, whatever its cause: after 60 plans it waits
- * for 0.1 s, then twice as long each time, up to 30 s, with two plans between. Starts as zeros, and
- * is zeroed by an empty plan.
+ * Counts consecutive plans of a job that were not empty. A busy job comes to rest within a few
+ * plans. One that does not is in a loop, whatever its cause. After 60 plans it waits for 0.1 s,
+ * then twice as long each time, up to 30 s, with two plans between. Starts as zeros; an empty plan
+ * resets it.
  */
 struct hvd_unrest {
     uint16_t _n_plans;

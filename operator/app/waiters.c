@@ -1,8 +1,8 @@
 /*
- * Jobs that cannot create a child because an object of its name is controlled by somebody else. The
- * watch shows the removal of such an object if it has our labels, often that of another job's
- * child: the list of waiting jobs, which is short, is searched then. It may hold a job that waits
- * no longer until the next search. Pure but for the allocator.
+ * Jobs that cannot create a child because another owner has an object of its name. The watch
+ * reports the removal of such an object if it has our labels, often as another job's child. Then
+ * the list of waiting jobs, which is short, is searched. A job that no longer waits may stay in it
+ * until the next search. Pure but for the allocator.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ hvd_status_t hvd_waiters_set_failure(struct hvd_store *store, struct hvd_entry *
     return st;
 }
 
-/* Whether the job waits for the removal of that object, and of any at all. */
+/* Whether the job waits for the removal of that object; *is_waiting: of any object. */
 static bool waits_for(const struct hvd_entry *entry, enum hvd_kind kind, const char *name,
                       bool *is_waiting)
 {
