@@ -157,6 +157,7 @@ struct hvd_job_status {
     int64_t completion_s;
     int64_t observed_generation;
     struct hvd_worker_failure worker_failure; /* the last loss, in any attempt */
+    char *image;       /* of the workers; of a finished job as it ran, owned; NULL: none */
     char *master_uid;  /* uid of the Job that was last seen as the master's, owned; NULL: none */
     char *failure_log; /* last lines of the master of the last failure, owned; NULL: none */
     char *others;      /* conditions of other writers, a JSON array, owned; NULL: none */
@@ -212,6 +213,9 @@ int32_t hvd_job_ended(const struct hvd_job_status *status);
 /* Replaces the worker failure; text is copied, NULL for none. HVD_ERR_NOMEM leaves it as it was. */
 hvd_status_t hvd_job_set_worker_failure(struct hvd_job_status *status,
                                         const struct hvd_worker_failure *failure);
+
+/* Replaces the image of the workers, likewise. */
+hvd_status_t hvd_job_set_image(struct hvd_job_status *status, const char *image);
 
 /* Replaces the uid of the master's Job, likewise. */
 hvd_status_t hvd_job_set_master_uid(struct hvd_job_status *status, const char *uid);

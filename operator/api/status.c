@@ -70,6 +70,7 @@ static const struct field fields[] = {
     {"desired", "workers", NUMBER, AT(workers_desired), HVD_JOB_WORKERS_MAX + 1, 0},
     {"ready", "workers", NUMBER, AT(workers_ready), HVD_JOB_WORKERS_MAX + 1, 0},
     {"state", NULL, STATE, AT(state), 0, 0},
+    {"image", NULL, TEXT, AT(image), 0, 0},
     {"replicas", NULL, NUMBER, AT(replicas), HVD_JOB_WORKERS_MAX + 1, 0},
     {"hosts", NULL, NUMBER, AT(hosts), HVD_JOB_WORKERS_MAX + 1, 0},
     {"attempts", NULL, NUMBER, AT(attempts), INT32_MAX, 0},
@@ -96,7 +97,7 @@ static const struct field fields[] = {
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-#define N_FIRST 3 /* so many fields precede those that are derived from the status */
+#define N_FIRST 4 /* so many fields precede those that are derived from the status */
 
 _Static_assert(N_FIELDS + (size_t)2 * HVD_N_CONDITIONS <= HVD_STATUS_TEXTS_MAX,
                "each may be a text");
@@ -228,6 +229,11 @@ static hvd_status_t set_text(char **target, const char *text)
     hvd_free(*target);
     *target = copy;
     return HVD_OK;
+}
+
+hvd_status_t hvd_job_set_image(struct hvd_job_status *status, const char *image)
+{
+    return set_text(&status->image, image);
 }
 
 hvd_status_t hvd_job_set_master_uid(struct hvd_job_status *status, const char *uid)
@@ -579,7 +585,6 @@ void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
     encode_fields(jb, out, fields, N_FIRST, status);
     hvd_jb_str(jb, out, "message", headline(status));
     encode_ready(jb, out, job, status);
-    hvd_jb_str(jb, out, "image", job->spec.image);
     hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker,!%s", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE,
                HVD_LABEL_GROUP);
     encode_fields(jb, out, fields + N_FIRST, N_FIELDS - N_FIRST, status);

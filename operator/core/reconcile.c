@@ -35,6 +35,7 @@
 #include "operator/core/obstacles/terminating.h"
 #include "operator/core/outcome/altered.h"
 #include "operator/core/outcome/deadline.h"
+#include "operator/core/outcome/edits.h"
 #include "operator/core/outcome/mark.h"
 #include "operator/core/outcome/outcome.h"
 #include "operator/core/outcome/sidecars.h"
@@ -312,7 +313,6 @@ static void settle(struct hvd_pass *p)
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
     const struct hvd_object *master = p->pods.master;
     int64_t from_ms = state == HVD_CHILD_OURS ? job->meta.created_s * 1000 : p->now_ms;
-
     bool is_made =
         state == HVD_CHILD_OURS || (state == HVD_CHILD_MISSING && p->plan->n_actions > 0);
 
@@ -612,7 +612,7 @@ static void decide(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE];
 
-    p->next.observed_generation = p->job->generation;
+    hvd_edits_take(p);
     tell_suspension(p);
     if (hvd_mark_is_end(p))
         take_noted(p);

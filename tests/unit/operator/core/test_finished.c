@@ -41,6 +41,11 @@ static void edit_policies(struct world *w)
     world_edit(w, "{\"backoffLimit\":9,\"activeDeadlineSeconds\":1}");
 }
 
+static void edit_image(struct world *w)
+{
+    world_edit(w, "{\"suspend\":true,\"image\":\"new\"}");
+}
+
 static void relabel(struct world *w)
 {
     static const char *const names[][2] = {{"Pod", "digits-master-abcde"},
@@ -106,6 +111,7 @@ static const struct {
     {"suspend and resume", suspend_and_resume},
     {"scale", scale},
     {"edit policies", edit_policies},
+    {"edit image", edit_image},
     {"relabel", relabel},
     {"remove children", remove_children},
     {"restart", restart},
