@@ -9,4 +9,8 @@
  * generation, and the image of the workers that run or will run next. */
 void hvd_edits_take(struct hvd_pass *p);
 
+/* Takes over the generation of a finished job. Adds an event if that is a new one: edits of a
+ * finished job start nothing. */
+void hvd_edits_ignore(struct hvd_pass *p);
+
 #endif

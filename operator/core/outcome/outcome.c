@@ -22,6 +22,7 @@
 #include "operator/core/obstacles/terminating.h"
 #include "operator/core/obstacles/trace.h"
 #include "operator/core/outcome/altered.h"
+#include "operator/core/outcome/edits.h"
 #include "operator/core/outcome/policy.h"
 #include "operator/core/outcome/sidecars.h"
 #include "operator/core/view/hash.h"
@@ -861,7 +862,7 @@ static void clean(struct hvd_pass *p)
     hvd_outcome_force_delete(p);
     if (expire(p))
         return;
-    p->next.observed_generation = p->job->generation;
+    hvd_edits_ignore(p);
     remove_workers(p);
     if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p) && !p->pods.other &&
         !hvd_altered_is_wrong(p, HVD_KIND_JOB)) {

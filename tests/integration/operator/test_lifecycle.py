@@ -357,6 +357,21 @@ def test_what_stays_of_a_finished_job_is_what_its_policy_says(ns, operator, poli
     assert status(ns)["ready"] == ("2/2" if workers else "-")
 
 
+def test_an_edit_of_a_finished_job_changes_nothing_but_has_an_event(ns, operator):
+    ns.apply_job()
+    ns.end_master(running(ns))
+    ns.wait_state("Succeeded")
+    until("rest", operator.is_at_rest)
+    image = status(ns)["image"]
+    for n, spec in enumerate([{"worker": {"replicas": 5}}, {"suspend": True, "image": "new"}], 1):
+        change(ns, spec)
+        until("the edit is observed", lambda: status(ns)["observedGeneration"]
+              == ns.get("horovodjobs", "digits")["metadata"]["generation"])
+        until("rest", operator.is_at_rest)
+        assert ns.events().count(("SpecIgnored", 1)) == n, ns.events()
+    assert (status(ns)["image"], status(ns)["state"], ns.workers()) == (image, "Succeeded", set())
+
+
 def test_a_deadline_stops_the_master_and_is_told(ns, operator):
     ns.apply_job(activeDeadlineSeconds=2, backoffLimit=3)
     until("the workers' pods", lambda: len(ns.workers()) == 2)
