@@ -12,6 +12,7 @@
 #include "operator/core/view/text.h"
 
 #define EXTRA_SIZE 640
+#define LIMIT_SIZE 48
 
 /* The cause of the pod's end if its own status has one; "" without any. */
 static const char *reason_of_pod(const struct hvd_pod_view *pod, char out[EXTRA_SIZE])
@@ -43,15 +44,26 @@ static const char *reason_of_container(const struct hvd_pod_view *pod)
     return pod->container_reason ? pod->container_reason : "";
 }
 
+/* The memory limit that the container met, as a part of a list; "" if it is unknown. */
+static const char *limit_of_container(const struct hvd_pod_view *pod, char out[LIMIT_SIZE])
+{
+    out[0] = '\0';
+    if (pod->memory_limit)
+        hvd_text_format(out, LIMIT_SIZE, ", limit %.32s", pod->memory_limit);
+    return out;
+}
+
 static void describe_container(const struct hvd_pod_view *pod, char *out, size_t size)
 {
+    char limit[LIMIT_SIZE];
     const char *init = pod->is_init ? "init " : "";
     const char *name = pod->container ? pod->container : "?";
     const char *reason = reason_of_container(pod);
 
     if (hvd_str_equal(pod->container_reason, "OOMKilled"))
-        hvd_text_format(out, size, "%scontainer %s was killed for memory (OOMKilled, exit code %d)",
-                        init, name, pod->exit_code);
+        hvd_text_format(out, size,
+                        "%scontainer %s was killed for memory (OOMKilled, exit code %d%s)", init,
+                        name, pod->exit_code, limit_of_container(pod, limit));
     else if (has_never_run(pod))
         hvd_text_format(out, size, "%scontainer %s could not be started (%s, exit code %d)%s%s",
                         init, name, reason, pod->exit_code, pod->last_line ? ": " : "",
@@ -102,14 +114,15 @@ void hvd_ending_of_worker(const struct hvd_pod_view *pod, char *out, size_t size
 
 void hvd_ending_of_master(const struct hvd_pod_view *pod, char *out, size_t size)
 {
-    char text[EXTRA_SIZE], extra[EXTRA_SIZE];
+    char text[EXTRA_SIZE], extra[EXTRA_SIZE], limit[LIMIT_SIZE];
 
     (void)reason_of_pod(pod, extra);
     if (pod->has_failed) {
         if (hvd_str_equal(pod->container_reason, "OOMKilled"))
-            hvd_text_format(
-                text, sizeof(text), "%scontainer %s exited with code %d, out of memory (OOMKilled)",
-                pod->is_init ? "init " : "", pod->container ? pod->container : "?", pod->exit_code);
+            hvd_text_format(text, sizeof(text),
+                            "%scontainer %s exited with code %d, out of memory (OOMKilled%s)",
+                            pod->is_init ? "init " : "", pod->container ? pod->container : "?",
+                            pod->exit_code, limit_of_container(pod, limit));
         else
             describe_container(pod, text, sizeof(text));
         hvd_text_format(out, size, "%s%s%s%s", text, *extra ? " (" : "", extra, *extra ? ")" : "");

@@ -13,6 +13,8 @@
 #include "operator/core/view/projection.h"
 #include "operator/core/view/topology.h"
 
+#define LIMIT_SIZE 48
+
 /* The last line of text that is not blank, without the white space around it. */
 static struct hvd_strview last_line(const char *text)
 {
@@ -76,9 +78,40 @@ static size_t last_lines(const char *text, char out[HVD_OBSERVE_TEXT_MAX])
     return HVD_OBSERVE_TEXT_MAX - free_bytes;
 }
 
-static bool observe_terminated(const cJSON *container, const cJSON *terminated,
+/* The memory limit of the container of that name in the pod's spec; NULL: it has none. */
+static const char *memory_limit(const cJSON *object, const char *name)
+{
+    static const char *const lists[] = {"spec.containers", "spec.initContainers"};
+
+    for (size_t i = 0; name && i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const cJSON *item = NULL;
+
+        cJSON_ArrayForEach(item, hvd_json_at(object, lists[i]))
+        {
+            if (hvd_observe_is(item, "name", name))
+                return hvd_json_str(item, "resources.limits.memory");
+        }
+    }
+    return NULL;
+}
+
+/* Describes the memory limit of a container of the pod that was killed for it; "" else. */
+static const char *describe_limit(const cJSON *object, const cJSON *container, const char *reason,
+                                  char out[LIMIT_SIZE])
+{
+    const char *limit = memory_limit(object, hvd_json_str(container, "name"));
+
+    out[0] = '\0';
+    if (limit && hvd_str_equal(reason, "OOMKilled"))
+        (void)snprintf(out, LIMIT_SIZE, " (limit %.32s)", limit);
+    return out;
+}
+
+static bool observe_terminated(const cJSON *object, const cJSON *container, const cJSON *terminated,
                                struct hvd_pod_view *out)
 {
+    const bool is_oom = hvd_observe_is(terminated, "reason", "OOMKilled");
+    const char *limit = is_oom ? memory_limit(object, hvd_json_str(container, "name")) : NULL;
     struct hvd_strview line = cause(hvd_json_str(terminated, "message"));
     char lines[HVD_OBSERVE_TEXT_MAX];
     size_t n_lines = last_lines(hvd_json_str(terminated, "message"), lines);
@@ -87,7 +120,8 @@ static bool observe_terminated(const cJSON *container, const cJSON *terminated,
     out->ended_s = hvd_rfc3339_parse(hvd_json_str(terminated, "finishedAt"));
     out->exit_code = (int32_t)hvd_json_int(terminated, "exitCode", 0);
     out->exit_signal = (int32_t)hvd_json_int(terminated, "signal", 0);
-    return hvd_observe_text(container, "name", &out->container) &&
+    return (!limit || hvd_observe_text_n(limit, strlen(limit), &out->memory_limit)) &&
+           hvd_observe_text(container, "name", &out->container) &&
            hvd_observe_text(terminated, "reason", &out->container_reason) &&
            hvd_observe_text_n(line.data, line.len, &out->last_line) &&
            hvd_observe_text_n(lines, n_lines, &out->last_lines);
@@ -163,7 +197,7 @@ static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
     out->restarts = (int32_t)hvd_json_int(container, "restartCount", 0);
     if (!terminated)
         terminated = hvd_json_at(container, "lastState.terminated");
-    return !terminated || observe_terminated(container, terminated, out);
+    return !terminated || observe_terminated(object, container, terminated, out);
 }
 
 /*
@@ -207,7 +241,7 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
         return false;
     if (out->left)
         return hvd_json_int(own, "state.terminated.exitCode", 0) == 0 ||
-               observe_terminated(own, hvd_json_at(own, "state.terminated"), out);
+               observe_terminated(object, own, hvd_json_at(own, "state.terminated"), out);
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         const cJSON *container = NULL;
@@ -219,7 +253,7 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
             if (hvd_json_int(terminated, "exitCode", 0) == 0)
                 continue;
             out->is_init = i == 0;
-            return observe_terminated(container, terminated, out);
+            return observe_terminated(object, container, terminated, out);
         }
     }
     return true;
@@ -319,21 +353,23 @@ static bool keeps_ending(const cJSON *container)
             hvd_json_at(container, "lastState.terminated"));
 }
 
-static bool describe_container(const cJSON *container, const char *label, char out[TROUBLE_SIZE])
+static bool describe_container(const cJSON *object, const cJSON *container, const char *label,
+                               char out[TROUBLE_SIZE])
 {
     const cJSON *last = hvd_json_at(container, "lastState.terminated");
     const char *reason = hvd_json_str(last, "reason");
     struct hvd_strview line = cause(hvd_json_str(last, "message"));
+    char limit[LIMIT_SIZE];
 
     if (describe_waiting(container, label, out))
         return true;
     if (!keeps_ending(container))
         return false;
-    return snprintf(out, TROUBLE_SIZE, "%s keeps ending with exit code %d%s%s%.*s", label,
+    return snprintf(out, TROUBLE_SIZE, "%s keeps ending with exit code %d%s%s%s%.*s", label,
                     (int)hvd_json_int(last, "exitCode", 0),
                     reason && strcmp(reason, "OOMKilled") == 0 ? ", OOMKilled" : "",
-                    line.len > 0 ? ": " : "", hvd_observe_cut(line.data, line.len, TROUBLE_PART),
-                    line.data) > 0;
+                    describe_limit(object, container, reason, limit), line.len > 0 ? ": " : "",
+                    hvd_observe_cut(line.data, line.len, TROUBLE_PART), line.data) > 0;
 }
 
 static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
@@ -391,7 +427,7 @@ static bool observe_trouble(const cJSON *object, enum hvd_role role, struct hvd_
         cJSON_ArrayForEach(container, hvd_json_at(object, lists[i]))
         {
             name_container(container, i == 0, own, label);
-            is_found = is_found || describe_container(container, label, text);
+            is_found = is_found || describe_container(object, container, label, text);
         }
     }
     return !is_found || hvd_observe_text_n(text, strlen(text), &out->trouble);

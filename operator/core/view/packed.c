@@ -77,7 +77,7 @@ static const struct field
                 FIELD(INT, u.pod.exit_signal), FIELD(LONG, u.pod.ended_s), FIELD(LONG, u.pod.own_ended_s),
                 FIELD(INT, u.pod.restarts), FIELD(TEXT, u.pod.container),
                 FIELD(TEXT, u.pod.container_reason), FIELD(TEXT, u.pod.last_line),
-                FIELD(TEXT, u.pod.last_lines),
+                FIELD(TEXT, u.pod.last_lines), FIELD(TEXT, u.pod.memory_limit),
                 FIELD(TEXT, u.pod.left), FIELD(LONG, u.pod.deadline_s)};
 
 static const struct {

@@ -123,6 +123,7 @@ struct hvd_pod_view {
     int32_t restarts;    /* of a worker's container */
     char *container;
     char *container_reason; /* e.g. OOMKilled, Error */
+    char *memory_limit;     /* of a container that was killed for memory; NULL: none, or unknown */
     char *left; /* of a master that has ended: its containers that still run, see sidecars.c */
     int64_t deadline_s; /* spec.activeDeadlineSeconds of a master; 0: none */
     char *last_line;    /* of its termination message: names the cause, at most 1 KiB */

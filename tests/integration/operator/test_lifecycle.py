@@ -72,7 +72,7 @@ def test_a_job_costs_eleven_writes_and_those_of_progress(server, ns, operator, r
 # ---- failures ----
 
 def test_a_worker_killed_for_memory_is_named_when_the_master_ends_for_it(ns, operator):
-    ns.apply_job()
+    ns.apply_job(resources={"limits": {"memory": "64Mi"}})
     master = running(ns)
     end_worker(ns, "digits-worker-1", 137, "OOMKilled")
     until("it is noted", lambda: status(ns).get("workerFailure"))
@@ -80,7 +80,7 @@ def test_a_worker_killed_for_memory_is_named_when_the_master_ends_for_it(ns, ope
     ns.wait_state("Failed")
     condition = ns.condition("Failed")
     assert condition["reason"] == "WorkerFailed"
-    assert "worker digits-worker-1: container worker was killed for memory (OOMKilled, exit code 137)" in \
+    assert "worker digits-worker-1: container worker was killed for memory (OOMKilled, exit code 137, limit 64Mi)" in \
         condition["message"]
     assert condition["message"].endswith("exited with code 1: rank 1 is gone")
     assert status(ns)["workerFailure"]["exitCode"] == 137

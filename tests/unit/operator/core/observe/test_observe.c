@@ -10,6 +10,9 @@
 #include "operator/core/observe/observe.h"
 
 #define META(more) "\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":\"u\"" more "}"
+#define WORKER_LABELS                                                                              \
+    ",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"  \
+    "\"digits\",\"horovod.io/role\":\"worker\"}"
 #define MASTER_LABELS                                                                              \
     ",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"  \
     "\"digits\",\"horovod.io/role\":\"master\"}"
@@ -130,6 +133,45 @@ static void a_failed_pod_shows_the_container_that_failed_and_its_last_line(void 
     assert_string_equal(out.u.pod.last_line, "last words");
     assert_int_equal(out.u.pod.exit_code, 137);
     hvd_observe_object_fini(&out);
+}
+
+/* A pod with a limit for each of its containers, of which NAME was killed. */
+#define LIMITED(role, list, name, state)                                                           \
+    "{" META(role) ",\"spec\":{\"initContainers\":[{\"name\":\"init\",\"resources\":{\"limits\":"  \
+                   "{\"memory\":\"8Mi\"}}}],\"containers\":[{\"name\":\"side\",\"resources\":{"    \
+                   "\"limits\":{\"memory\":\"1Gi\"}}},{\"name\":\"master\",\"resources\":{"        \
+                   "\"limits\":{\"cpu\":\"1\"}}},{\"name\":\"worker\",\"resources\":{\"limits\":{" \
+                   "\"memory\":\"16Mi\"}}}]},\"status\":{\"phase\":\"Running\",\"" list            \
+                   "\":[{\"name\":\"" name "\",\"restartCount\":3,\"" state                        \
+                   "\":{\"terminated\":{\"exitCode\":137,\"reason\":\"OOMKilled\"}}}]}}"
+
+static void a_container_that_was_killed_for_memory_shows_its_limit(void **state)
+{
+    static const struct {
+        const char *pod, *limit, *trouble;
+    } rows[] = {
+        {LIMITED(WORKER_LABELS, "containerStatuses", "worker", "lastState"), "16Mi",
+         "container keeps ending with exit code 137, OOMKilled (limit 16Mi)"},
+        {LIMITED(MASTER_LABELS, "initContainerStatuses", "init", "state"), "8Mi", NULL},
+        {LIMITED(MASTER_LABELS, "containerStatuses", "side", "state"), "1Gi", NULL},
+        {LIMITED(MASTER_LABELS, "containerStatuses", "master", "lastState"), NULL,
+         "container keeps ending with exit code 137, OOMKilled"},
+        {LIMITED(MASTER_LABELS, "containerStatuses", "master", "state"), NULL, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvd_object out = {0};
+
+        observe(HVD_KIND_POD, rows[i].pod, &out);
+        if (rows[i].limit)
+            assert_string_equal(out.u.pod.memory_limit, rows[i].limit);
+        else
+            assert_null(out.u.pod.memory_limit);
+        if (rows[i].trouble)
+            assert_string_equal(out.u.pod.trouble, rows[i].trouble);
+        hvd_observe_object_fini(&out);
+    }
 }
 
 /* What is wrong stands at the end of an error's text. */
@@ -364,10 +406,6 @@ static void try_observe(const cJSON *object)
     assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
     hvd_observe_object_fini(&out);
 }
-
-#define WORKER_LABELS                                                                              \
-    ",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"  \
-    "\"digits\",\"horovod.io/role\":\"worker\"}"
 
 static void a_worker_shows_how_its_container_ended_though_it_runs_again(void **state)
 {
@@ -676,6 +714,7 @@ int main(void)
         cmocka_unit_test(a_job_shows_its_attempt_and_its_end),
         cmocka_unit_test(a_service_is_judged_by_its_selector),
         cmocka_unit_test(a_failed_pod_shows_the_container_that_failed_and_its_last_line),
+        cmocka_unit_test(a_container_that_was_killed_for_memory_shows_its_limit),
         cmocka_unit_test(a_pod_tells_what_keeps_it_from_being_ready),
         cmocka_unit_test(a_pod_shows_how_far_it_has_come),
         cmocka_unit_test(a_master_that_has_ended_shows_which_containers_have_not),
