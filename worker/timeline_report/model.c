@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 
-#define OPEN_MAX 8
+#define OPEN_MAX 8 /* open records of a lane that are read; deeper ones are part of the last */
 #define NEVER INT64_MIN
 #define BACK_NS INT64_C(200000000) /* a larger step back means that the clock jumped */
 #define NO_CLASS HVD_TL_ALL
@@ -29,7 +29,7 @@ struct lane {
     uint32_t n_times;
     struct hvd_tl_op op;
     bool has_op;
-    size_t n_open;
+    size_t n_open; /* also those beyond OPEN_MAX, so that each end closes its own record */
     uint8_t level[OPEN_MAX];
     uint8_t class_[OPEN_MAX];
 };
@@ -220,8 +220,10 @@ static hvd_status_t begin(struct reading *r, struct lane *lane, const struct hvd
     uint8_t level = LEVEL_OPERATION;
     uint8_t class_ = NO_CLASS;
 
-    if (lane->n_open >= OPEN_MAX) /* drops records that are nested deeper */
+    if (lane->n_open >= OPEN_MAX) {
+        lane->n_open++;
         return HVD_OK;
+    }
     if (is_backward(e->name)) {
         level = LEVEL_MARK;
         class_ = HVD_TL_BACKWARD;
@@ -280,7 +282,9 @@ static hvd_status_t end(struct reading *r, struct lane *lane, const struct hvd_t
 
     if (lane->n_open == 0)
         return HVD_OK;
-    level = lane->level[--lane->n_open];
+    if (--lane->n_open >= OPEN_MAX)
+        return HVD_OK;
+    level = lane->level[lane->n_open];
     st = add_edge(r, lane->class_[lane->n_open], e->at_ns, -1);
     if (level == LEVEL_NEGOTIATION)
         lane->op.agreed_ns = e->at_ns;

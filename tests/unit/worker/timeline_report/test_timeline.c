@@ -147,6 +147,46 @@ static void the_coordinators_ticks_tell_it_too(void **state)
     hvd_tl_model_fini(&m);
 }
 
+static void puts_times(struct hvd_buf *text, const char *line, int n)
+{
+    for (int i = 0; i < n; i++)
+        assert_int_equal(hvd_buf_puts(text, line), HVD_OK);
+}
+
+/* Another writer nests activities in those of the collective, deeper than any that are read. */
+static void the_ends_of_deeply_nested_records_close_no_other(void **state)
+{
+    (void)state;
+    for (int depth = 0; depth < 40; depth++) {
+        struct hvd_tl_model m = {0};
+        struct hvd_tl_analysis a = {0};
+        struct hvd_buf text = {0};
+
+        hvd_buf_init(&text, 1 << 20);
+        puts_times(
+            &text,
+            "[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"a\"}},\n"
+            "{\"ph\":\"B\",\"pid\":1,\"ts\":10,\"name\":\"NEGOTIATE_ALLREDUCE\"},\n"
+            "{\"ph\":\"E\",\"pid\":1,\"ts\":20},\n"
+            "{\"ph\":\"B\",\"pid\":1,\"ts\":20,\"name\":\"ALLREDUCE\"},\n"
+            "{\"ph\":\"B\",\"pid\":1,\"ts\":30,\"name\":\"MPI_ALLREDUCE\"},\n",
+            1);
+        puts_times(&text, "{\"ph\":\"B\",\"pid\":1,\"ts\":40,\"name\":\"part\"},\n", depth);
+        puts_times(&text, "{\"ph\":\"E\",\"pid\":1,\"ts\":50},\n", depth);
+        puts_times(&text,
+                   "{\"ph\":\"E\",\"pid\":1,\"ts\":90},\n{\"ph\":\"E\",\"pid\":1,\"ts\":100}\n]\n",
+                   1);
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
+        assert_int_equal(m.n_ops, 1);
+        assert_int_equal(m.ops[0].done_ns, 100000);
+        assert_int_equal(hvd_tl_analysis_make(&m, &a), HVD_OK);
+        assert_int_equal(a.shares[0].ns[HVD_TL_MOVING], 60000);
+        hvd_tl_analysis_fini(&a);
+        hvd_tl_model_fini(&m);
+        hvd_buf_fini(&text);
+    }
+}
+
 /* A step of two tensors, the first of which moves while the second is not handed out yet. */
 static void add_step(struct hvd_buf *text, int at)
 {
@@ -893,6 +933,7 @@ int main(void)
         cmocka_unit_test(what_is_no_record_is_counted_and_passed_over),
         cmocka_unit_test(a_rank_waits_for_the_one_that_asks_last),
         cmocka_unit_test(the_coordinators_ticks_tell_it_too),
+        cmocka_unit_test(the_ends_of_deeply_nested_records_close_no_other),
         cmocka_unit_test(a_step_begins_where_a_tensor_comes_again),
         cmocka_unit_test(marks_of_backward_tell_the_overlap),
         cmocka_unit_test(ranks_that_do_not_fit_together_wait_for_nobody),
