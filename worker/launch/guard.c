@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/process.h"
 
 /* Runs in the guard: closes everything but the pipe, then waits. The caller has blocked signals. */
@@ -23,7 +24,7 @@ _Noreturn static void guard(int fd)
 
     (void)setsid();
     if (dup2(fd, STDIN_FILENO) < 0)
-        _exit(1);
+        _exit(HVD_EXIT_OTHER);
     (void)close_range(1, ~0U, 0);
     while ((n = read(STDIN_FILENO, &message, sizeof(message))) != 0)
         if (n == (ssize_t)sizeof(message))

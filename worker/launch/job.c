@@ -23,6 +23,7 @@
 #include "worker/launch/core/banner.h"
 #include "worker/launch/core/deadline.h"
 #include "worker/launch/core/describe.h"
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/core/packet.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/here.h"
@@ -498,18 +499,19 @@ static int conclude_refusal(struct run *run, int code)
 static int conclude(struct run *run, const struct hvd_job *job)
 {
     const struct hvd_report *failure = hvd_report_stream_failure(&run->stream);
-    int code = WIFSIGNALED(run->status) ? 128 + WTERMSIG(run->status) : WEXITSTATUS(run->status);
+    int code = WIFSIGNALED(run->status) ? HVD_EXIT_SIGNAL + WTERMSIG(run->status)
+                                        : WEXITSTATUS(run->status);
     const char *signal_name = sigdescr_np(run->stop_signal);
     char line[LAST_LINE_MAX];
 
     if (run->has_closed_output && !run->stop_signal && !run->stream.has_cause) {
         say(run, "standard output has no reader: the job was stopped");
-        return 128 + SIGPIPE;
+        return HVD_EXIT_NO_READER;
     }
     if (run->stop_signal && !run->stream.has_cause) {
         say(run, "stopped by signal %d (%s)", run->stop_signal,
             signal_name ? signal_name : "unknown");
-        return 128 + run->stop_signal;
+        return HVD_EXIT_SIGNAL + run->stop_signal;
     }
     if (code == 0 && !(failure && (failure->kind == HVD_REPORT_LOST_HOST || run->kill_at_ms > 0)))
         return 0; /* Open MPI 5 returns 0 after its ssh or daemon was killed */

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "worker/launch/checks.h"
 #include "worker/launch/core/environment.h"
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/core/hosts.h"
 #include "worker/launch/core/mpirun.h"
 #include "worker/launch/core/report.h"
@@ -29,9 +30,6 @@
 #define TERMINATION_LOG "HOROVOD_TERMINATION_LOG"
 #define HOSTFILE_MAX ((size_t)16 << 20)
 #define REREAD_MS 200
-#define EXIT_USAGE 2
-#define EXIT_NOT_EXECUTABLE 126
-#define EXIT_NOT_FOUND 127
 #define REREAD_SAY_MS 10000
 
 struct launch {
@@ -190,11 +188,11 @@ static hvd_status_t know_hosts(struct launch *l, struct hvd_err *err)
     hvd_status_t st = wait_for_hosts(l, err);
 
     if (st < 0 && st != HVD_ERR_NOMEM && is_written)
-        l->code = EXIT_USAGE;
+        l->code = HVD_EXIT_USAGE;
     if (st < 0 || !o->interfaces || !runs_here(l))
         return st;
     st = hvd_here_check_interfaces(o->interfaces, err);
-    l->code = st < 0 ? EXIT_USAGE : 0;
+    l->code = st < 0 ? HVD_EXIT_USAGE : 0;
     return st;
 }
 
@@ -231,7 +229,7 @@ static hvd_status_t check_program(struct launch *l, struct hvd_err *err)
     const hvd_status_t st = hvd_here_check_program(l->options->command[0], err);
 
     if (st < 0)
-        l->code = st == HVD_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+        l->code = st == HVD_ERR_NOT_FOUND ? HVD_EXIT_NOT_FOUND : HVD_EXIT_NOT_EXECUTABLE;
     return st;
 }
 
@@ -254,7 +252,7 @@ static hvd_status_t check(struct launch *l, struct hvd_err *err)
     if (st == HVD_OK)
         st = hvd_checks_run(&checks, &l->hosts, err);
     if (lacks_program)
-        l->code = EXIT_NOT_FOUND;
+        l->code = HVD_EXIT_NOT_FOUND;
     if (st == HVD_OK)
         st = hvd_hosts_check_versions(&l->hosts, l->mpi_major, err);
     l->has_wrapper = true;
@@ -377,7 +375,7 @@ static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
     hvd_status_t st = hvd_environment_collect(environ, l->options->exports, l->options->n_exports,
                                               &l->environment, err);
 
-    l->code = st == HVD_ERR_INVALID ? EXIT_USAGE : 0;
+    l->code = st == HVD_ERR_INVALID ? HVD_EXIT_USAGE : 0;
     if (st == HVD_OK)
         st = l->has_wrapper ? export_encoded(l, err) : export_plain(l, err);
     /* The list given here is complete: a default hostfile would only filter or extend it. */

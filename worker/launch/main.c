@@ -11,15 +11,13 @@
 #include "base/buf.h"
 #include "worker/launch/build.h"
 #include "worker/launch/config.h"
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/core/options.h"
 #include "worker/launch/launch.h"
 #include "worker/launch/process.h"
 #include "worker/launch/rank.h"
 #include "worker/launch/report.h"
 #include "worker/launch/session.h"
-
-#define EXIT_NOT_STARTED 1
-#define EXIT_USAGE 2
 
 /* The command line, with the words of the configuration file if there is one. */
 struct line {
@@ -140,11 +138,11 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], HVD_SESSION_EXEC) == 0)
         return hvd_session_exec(argc, argv);
     st = parse(argc, argv, &line, &err);
-    code = st < 0 ? EXIT_USAGE : 0;
+    code = st < 0 ? HVD_EXIT_USAGE : 0;
     if (st == HVD_OK) {
         st = act(&line.options, &code, &err);
         if (st < 0 && code == 0)
-            code = EXIT_NOT_STARTED;
+            code = HVD_EXIT_OTHER;
         hvd_launch_options_fini(&line.options);
     }
     if (st < 0)

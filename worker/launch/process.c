@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/core/packet.h"
 
 hvd_status_t hvd_process_pipe(int ends[2], struct hvd_err *err)
@@ -45,7 +46,7 @@ _Noreturn static void become(const struct hvd_spawn *spawn, pid_t parent, int re
     if (spawn->death_signal) {
         (void)prctl(PR_SET_PDEATHSIG, spawn->death_signal);
         if (getppid() != parent)
-            _exit(127);
+            _exit(HVD_EXIT_NOT_FOUND);
     }
     for (int i = 0; i < 3; i++)
         if (spawn->fds[i] >= 0 && dup2(spawn->fds[i], i) < 0)
@@ -58,7 +59,7 @@ _Noreturn static void become(const struct hvd_spawn *spawn, pid_t parent, int re
 failed:
     failure = errno;
     (void)!write(report_fd, &failure, sizeof(failure));
-    _exit(127);
+    _exit(HVD_EXIT_NOT_FOUND);
 }
 
 /* Whether the file exists, but not the interpreter in its first line or its header. */

@@ -30,6 +30,7 @@
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "worker/launch/core/environment.h"
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/core/packet.h"
 #include "worker/launch/core/prefix.h"
 #include "worker/launch/core/report.h"
@@ -464,7 +465,8 @@ static int report(struct wrapper *w)
         hvd_rank_state_joins_all()) /* ranks have the numbers of horovodrun */
         hvd_report_take_cause(&end, hvd_rank_state_cause());
     (void)gethostname(end.host, sizeof(end.host) - 1);
-    if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
+    if (code == HVD_EXIT_SIGNAL + SIGKILL && !w->was_stopped &&
+        hvd_here_oom_kills() > w->oom_kills_before) {
         end.is_oom = true;
         end.limit_bytes = hvd_here_memory_limit();
     }
@@ -534,7 +536,7 @@ static int run(struct wrapper *w)
         hvd_process_write_all(STDERR_FILENO, line, strlen(line));
         hvd_tail_add(&w->streams[1].tail,
                      hvd_strview_of(err.msg[0] ? err.msg : hvd_status_str(st)));
-        w->status = (st == HVD_ERR_NOT_FOUND ? 127 : 126) << 8;
+        w->status = (st == HVD_ERR_NOT_FOUND ? HVD_EXIT_NOT_FOUND : HVD_EXIT_NOT_EXECUTABLE) << 8;
         return report(w);
     }
     watch(w);
@@ -579,13 +581,13 @@ int hvd_rank_exec(int argc, char **argv)
     int code;
 
     if (argc < 8)
-        return refuse("horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n", 2);
+        return refuse("horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n", HVD_EXIT_USAGE);
     (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
     if (getppid() != daemon)
-        return 128 + SIGHUP;
+        return HVD_EXIT_SIGNAL + SIGHUP;
     w = hvd_calloc(1, sizeof(*w)); /* on the heap: a stack may be small (ulimit -s) */
     if (!w)
-        return refuse("horovodrun: out of memory\n", 126);
+        return refuse("horovodrun: out of memory\n", HVD_EXIT_NOT_EXECUTABLE);
     take_arguments(w, argv);
     /* mpirun passes on in one piece what it reads at once. */
     w->has_packets = hvd_process_keep_writes(STDERR_FILENO) && w->has_packets;

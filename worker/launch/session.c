@@ -31,6 +31,7 @@
 #include "base/buf.h"
 #include "base/room.h"
 #include "base/str.h"
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/process.h"
 
 #define NAME "horovodrun-%u-"
@@ -40,8 +41,6 @@
 #define KEPT_MAX 2 /* folders per job */
 #define SHARED_BASE "/dev/shm"
 #define SHARED "HOROVOD_LAUNCH_SHARED" /* for wrappers: a variable of Open MPI's, and its value */
-#define EXIT_NOT_EXECUTABLE 126
-#define EXIT_NOT_FOUND 127
 
 /* Variables that set the place of mpirun's files, of both generations: on all hosts, on its own, on
  * others. */
@@ -160,7 +159,7 @@ _Noreturn static void become_keeper(const char *self, struct hvd_session *sessio
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
     (void)!chdir("/"); /* keeps no other folder in use */
     (void)execv(self, argv);
-    _exit(1);
+    _exit(HVD_EXIT_OTHER);
 }
 
 static size_t room_of(int mpi_major)
@@ -371,10 +370,10 @@ int hvd_session_keep(int argc, char **argv)
 
     for (int i = 2; i < argc; i++)
         if (!is_named(argv[i]))
-            return 2;
+            return HVD_EXIT_USAGE;
     for (int i = 2; i < argc; i++)
         is_good = keep(argv[i]) && is_good;
-    return argc < 3 ? 2 : is_good ? 0 : 1;
+    return argc < 3 ? HVD_EXIT_USAGE : is_good ? 0 : HVD_EXIT_OTHER;
 }
 
 /* Removes the places of another host from a daemon's arguments, "-mca NAME VALUE": mpirun passes
@@ -400,7 +399,7 @@ int hvd_session_exec(int argc, char **argv)
     int why;
 
     if (argc < 4)
-        return 2;
+        return HVD_EXIT_USAGE;
     drop_folders(argv + 4);
     if (n > 0) {
         const int mpi_major = hvd_str_has_suffix(argv[3], "orted") ? 4 : 5;
@@ -409,12 +408,12 @@ int hvd_session_exec(int argc, char **argv)
         self[n] = '\0';
         if (hvd_session_open(&session, self, argv[2], mpi_major, &err) < 0) {
             (void)fprintf(stderr, "horovodrun: %s\n", err.msg);
-            return 1;
+            return HVD_EXIT_OTHER;
         }
         (void)!hvd_session_export(&session, mpi_major, NULL);
     }
     (void)execvp(argv[3], argv + 3);
     why = errno;
     (void)fprintf(stderr, "horovodrun: cannot run %.200s: %s\n", argv[3], strerror(why));
-    return why == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+    return why == ENOENT ? HVD_EXIT_NOT_FOUND : HVD_EXIT_NOT_EXECUTABLE;
 }

@@ -14,6 +14,7 @@
 
 #include "base/cause.h"
 #include "base/mem.h"
+#include "worker/launch/core/exit_codes.h"
 #include "worker/launch/core/missing.h"
 #include "worker/launch/core/report_words.h"
 
@@ -674,7 +675,8 @@ static bool find_unheard_rank(struct hvd_report_stream *stream, int code_min)
 
     if (code < code_min || code > RANK_CODE_MAX || n == 0)
         return false;
-    found.signal = code > 128 && sigdescr_np(code - 128) ? code - 128 : 0;
+    found.signal =
+        code > HVD_EXIT_SIGNAL && sigdescr_np(code - HVD_EXIT_SIGNAL) ? code - HVD_EXIT_SIGNAL : 0;
     found.exit_code = found.signal ? 0 : code;
     if (n > 1) {
         found.kind = HVD_REPORT_UNHEARD;
@@ -965,6 +967,6 @@ bool hvd_report_is_good(const struct hvd_report *report)
 int hvd_report_exit_code(const struct hvd_report *report)
 {
     if (report->signal)
-        return 128 + report->signal;
-    return report->exit_code ? report->exit_code : 1;
+        return HVD_EXIT_SIGNAL + report->signal;
+    return report->exit_code ? report->exit_code : HVD_EXIT_OTHER;
 }

@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "worker/launch/core/options.h"
@@ -338,6 +339,44 @@ static void a_flag_that_changes_nothing_is_told(void **state)
     hvd_launch_options_fini(&o);
 }
 
+/* Tries the flags of a paragraph of the help, alone: whether each has the warning. Returns their
+ * number. */
+static int try_flags(const char *title, bool has_warning)
+{
+    char help[8192], *at, *end, *rest = NULL;
+    int n = 0;
+
+    (void)snprintf(help, sizeof(help), "%s", hvd_launch_help());
+    at = strstr(help, title);
+    assert_non_null(at);
+    at += strlen(title);
+    end = strstr(at, "\n  Of no effect");
+    if (!end)
+        end = strstr(at, "\n\n");
+    assert_non_null(end);
+    *end = '\0';
+    for (char *word = strtok_r(at, " ,\n", &rest); word; word = strtok_r(NULL, " ,\n", &rest)) {
+        struct hvd_launch_options o;
+
+        if (word[0] != '-')
+            continue;
+        assert_null(strchr(word, '['));
+        assert_int_equal(parse((char *const[MAX_WORDS]){"-np", "1", word, "1", "p"}, &o, NULL),
+                         HVD_OK);
+        assert_int_equal(o.warnings.n, has_warning);
+        hvd_launch_options_fini(&o);
+        n++;
+    }
+    return n;
+}
+
+static void the_help_knows_which_flags_have_a_warning(void **state)
+{
+    (void)state;
+    assert_int_equal(try_flags("Of no effect, with a warning:", true), 6);
+    assert_int_equal(try_flags("Of no effect:", false), 3);
+}
+
 static void a_configuration_file_is_named_with_its_place(void **state)
 {
     struct hvd_launch_options o;
@@ -414,6 +453,7 @@ int main(void)
         cmocka_unit_test(wrong_command_lines_are_refused_with_the_flag_named),
         cmocka_unit_test(flags_of_mpirun_are_cut_into_words),
         cmocka_unit_test(a_flag_that_changes_nothing_is_told),
+        cmocka_unit_test(the_help_knows_which_flags_have_a_warning),
         cmocka_unit_test(a_configuration_file_is_named_with_its_place),
         cmocka_unit_test(within_an_allocation_no_number_is_needed),
         cmocka_unit_test(the_start_timeout_comes_from_the_environment_unless_the_flag_is_there),
