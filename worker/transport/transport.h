@@ -12,7 +12,9 @@
  * Every adapter guarantees (tests/unit/worker/transport/conformance.h checks it):
  *
  * - messages between two ranks arrive whole, once, in the order sent; across senders in any order;
- * - a sent message is on its way even if the sender never calls again, unless it leaves;
+ * - a sent message moves on whenever its sender calls send, receive, test, flush or sleep, and in a
+ *   clean destroy. Between these calls it need not: a part may wait for room or for a reply of the
+ *   receiver. So a rank whose messages others await must go on calling;
  * - all ranks start collectives in the same order; several may be moving at once, and they finish
  *   in any order; results are the same bits on every rank;
  * - input and output may be the same memory; the caller owns both, and leaves them untouched until
@@ -53,8 +55,8 @@ struct hvd_transport_ops {
      * rank, with in->from and the reason in err; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
     hvd_status_t (*receive)(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
 
-    /* Moves on messages that this rank has sent, where that takes calls of the sender; receive and
-     * test do it too. NULL: it takes no calls. */
+    /* Moves on messages that this rank has sent, as send, receive, test and sleep do too. NULL:
+     * only these do. */
     void (*flush)(struct hvd_transport *t);
 
     /* Frees in->data of a received message, or keeps it for the next one. NULL: the receiver calls

@@ -92,6 +92,78 @@ static void every_type_and_reduction_works(void **state)
     shm_world_try_localities(every_type_is_reduced, 1024);
 }
 
+/* --- Messages that do not fit ----------------------------------------------------------------- */
+
+enum call { RECEIVE, TEST, SLEEP, SEND, N_CALLS };
+
+/* A call of the sender, by which what waits moves on. c: a collective that moves. */
+static void call(struct hvd_transport *t, enum call which, struct hvd_collective *c)
+{
+    struct hvd_inbound in;
+
+    switch (which) {
+    case RECEIVE:
+        assert_int_equal(t->ops->receive(t, &in, NULL), HVD_INPROGRESS);
+        break;
+    case TEST:
+        assert_int_equal(t->ops->test(t, c, NULL), HVD_INPROGRESS);
+        break;
+    case SLEEP:
+        t->ops->sleep(t, t->ops->listen(t), 0);
+        break;
+    default:
+        assert_int_equal(t->ops->send(t, 1, "", 1, NULL), HVD_OK);
+    }
+}
+
+/* The receiver takes what is there; whether the first message is complete. */
+static bool is_received(struct hvd_transport *t, size_t len)
+{
+    struct hvd_inbound in;
+
+    for (int i = 0; i < 100; i++) {
+        if (t->ops->receive(t, &in, NULL) != HVD_OK)
+            continue;
+        assert_int_equal(in.len, len);
+        t->ops->recycle(t, &in);
+        return true;
+    }
+    return false;
+}
+
+/* It has the port's guarantee and no more: without a call of its sender it goes no further. */
+static void a_message_that_does_not_fit_moves_on_when_its_sender_calls(void **state)
+{
+    const size_t len = 1 << 14; /* four rings full */
+    char *message = hvd_malloc(len, 1);
+
+    (void)state;
+    assert_non_null(message);
+    memset(message, 7, len);
+    for (int which = 0; which < N_CALLS; which++) {
+        int32_t one = 1, other = 1;
+        struct hvd_collective c = shm_sum(&one), d = shm_sum(&other);
+        struct shm_world w;
+        int n_calls = 0;
+
+        shm_world_open(&w, 2, 0);
+        assert_int_equal(w.ranks[0]->ops->start(w.ranks[0], &c, NULL), HVD_OK);
+        assert_int_equal(w.ranks[0]->ops->send(w.ranks[0], 1, message, len, NULL), HVD_OK);
+        while (!is_received(w.ranks[1], len)) {
+            assert_true(++n_calls < 1000);
+            call(w.ranks[0], (enum call)which, &c);
+        }
+        assert_true(n_calls > 1);
+        assert_int_equal(w.ranks[1]->ops->start(w.ranks[1], &d, NULL), HVD_OK);
+        while (w.ranks[0]->ops->test(w.ranks[0], &c, NULL) == HVD_INPROGRESS)
+            (void)w.ranks[1]->ops->test(w.ranks[1], &d, NULL);
+        while (w.ranks[1]->ops->test(w.ranks[1], &d, NULL) == HVD_INPROGRESS)
+            ;
+        shm_world_close(&w);
+    }
+    hvd_free(message);
+}
+
 /* --- Fusion and scaling ----------------------------------------------------------------------- */
 
 #define PIECES 40
@@ -491,6 +563,7 @@ int main(void)
         cmocka_unit_test(sums_are_the_same_bits_on_every_rank),
         cmocka_unit_test(alltoall_and_reducescatter_deal_with_uneven_parts),
         cmocka_unit_test(rounds_of_different_kinds_do_not_mix),
+        cmocka_unit_test(a_message_that_does_not_fit_moves_on_when_its_sender_calls),
         cmocka_unit_test(a_shape_that_is_none_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(ranks_of_a_host_find_each_other_by_passing_memory),
