@@ -29,8 +29,6 @@ _allreduce, _broadcast = _core.allreduce, _core.broadcast  # one lookup instead 
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(HorovodBasics)
 
-# What a call may raise before its tensor is submitted: also what an argument of any kind raises when it is read
-REFUSALS = (Exception,)
 TENSOR_TYPES_MAX = 64  # subclasses that are remembered: a program may make them anew each time
 NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # Adapter.written raises them for foreign objects
 
@@ -124,7 +122,7 @@ class Operations:
         """Calls the runtime for a group without checking each tensor; returns None if it needs copies of some."""
         try:
             return call(tensors, *arguments)
-        except REFUSALS as error:
+        except Exception as error:  # pylint: disable=broad-except
             self._check_needs_copies(error, tensors)
         return None
 
@@ -216,7 +214,7 @@ class Operations:
             try:  # the runtime refuses a tensor that it needs a copy of
                 handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
                                                process_set.process_set_id)
-            except REFUSALS as error:
+            except Exception as error:  # pylint: disable=broad-except
                 if getattr(error, "is_told", False):
                     raise
                 target = source = self._dense_in_place(tensor)
@@ -244,7 +242,7 @@ class Operations:
             _allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
         except HorovodInternalError:
             raise
-        except REFUSALS as error:  # unless announced, the other form finds the reason and announces it
+        except Exception as error:  # pylint: disable=broad-except  # unless announced, the other form does that
             if getattr(error, "is_told", False):
                 raise self.refused(error, "allreduce", (tensor,), name, process_set)
         else:
@@ -287,7 +285,7 @@ class Operations:
                 try:  # as _as_they_are, with one call less
                     handle = _core.grouped_allreduce_async(tensors, tensors, name, op, prescale_factor, postscale_factor,
                                                            process_set.process_set_id)
-                except REFUSALS as error:
+                except Exception as error:  # pylint: disable=broad-except
                     self._check_needs_copies(error, tensors)
                 else:
                     written = self._written
@@ -406,7 +404,7 @@ class Operations:
             _broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
         except HorovodInternalError:
             raise
-        except REFUSALS as error:  # as in allreduce_
+        except Exception as error:  # pylint: disable=broad-except  # as in allreduce_
             if getattr(error, "is_told", False):
                 raise self.refused(error, "broadcast", (tensor,), name, process_set)
         else:

@@ -16,7 +16,6 @@ import torch
 from horovod import _core
 from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.operations import REFUSALS
 from horovod.torch import grouping
 from horovod.torch.adapter import all_written
 from horovod.torch.compression import NoneCompressor, copy_all, pack
@@ -263,7 +262,7 @@ class Gradients:
                 gradients._handles.append((entry, submit(gradient, gradient, entry.name, *gradients._arguments)))
             except HorovodInternalError:
                 raise
-            except REFUSALS as error:  # sparse, on a device, not contiguous, or wrong: the slow path reports that
+            except Exception as error:  # pylint: disable=broad-except  # sparse, on a device, ...: the slow path reports that
                 if getattr(error, "is_told", False):
                     raise
                 gradients.arrived(entry)
