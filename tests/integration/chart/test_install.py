@@ -1,7 +1,9 @@
 """The chart on a real API server: it installs, its jobs are accepted, and its rights suffice for the operator."""
 import json
 import os
+import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,26 @@ def test_an_installation_makes_the_job_and_says_how_to_follow_it(release, kubect
     assert kubectl("get", "horovodjobs", "-o", "name").split() == ["horovodjob.horovod.io/horovod"]
     assert kubectl("get", "deployments", "-o", "name").split() == ["deployment.apps/horovod-operator"]
     assert "kubectl -n default logs -f job/horovod-master" in release.stdout
+
+
+@pytest.mark.parametrize("values,where,image", [
+    ({}, "", "localhost/horovod-worker:0.1.0"),
+    ({"image": {"registry": "registry.example.org/"}, "operator": {"namespace": "default"}}, "-n default ",
+     "registry.example.org/horovod-worker:0.1.0"),
+])
+def test_the_notes_have_a_job_that_the_operator_of_this_release_runs(install, kubectl, values, where, image):
+    notes = install(values).stdout
+    manifest = re.search(rf"^  kubectl {where}apply -f - <<EOF\n(.*?)^  EOF$", notes, re.M | re.S).group(1)
+    assert yaml.safe_load(manifest)["spec"]["image"] == image
+    kubectl("apply", "--dry-run=server", "-f", "-", stdin=textwrap.dedent(manifest))
+    assert f"kubectl {where}logs -f job/digits-master" in notes
+    assert ("HorovodJobs of namespace default." if where else "HorovodJobs of all namespaces.") in notes
+    assert "%!" not in notes and "<no value>" not in notes
+
+
+def test_the_notes_of_an_empty_release_say_so(install):
+    notes = install({"operator": {"enabled": False}}).stdout
+    assert "set operator.enabled or job.enabled" in notes and "rollout" not in notes
 
 
 @pytest.mark.parametrize("spec", [SHORT, LONG], ids=["short form", "long form"])
