@@ -264,6 +264,27 @@ def parameters_that_one_rank_does_not_take_fail_on_the_others():
     hvd.broadcast_parameters(good, 0)
 
 
+class _WithoutGroups:
+    """An optimizer whose parameters cannot be read."""
+    state = {1: {}}
+
+    @property
+    def param_groups(self):
+        raise LookupError("no groups here")
+
+
+@check
+def an_optimizer_that_one_rank_cannot_read_fails_on_the_others():
+    good = sgd(perceptron())
+    lbfgs = torch.optim.LBFGS(perceptron().parameters())
+    for wrong, words in ((None, "'NoneType' object has no attribute"), (lbfgs, "LBFGS"), (_WithoutGroups(), "no groups here")):
+        for root in (0, hvd.size() - 1):  # the rank that refuses receives or sends
+            only_the_last_refuses(words, "broadcast.optimizer_state.size",
+                                  lambda wrong=wrong, root=root: hvd.broadcast_optimizer_state(wrong, root),
+                                  lambda root=root: hvd.broadcast_optimizer_state(good, root))
+    hvd.broadcast_optimizer_state(good, 0)
+
+
 @check
 def an_object_that_cannot_be_pickled_is_the_callers_error():
     raises((TypeError, AttributeError, ValueError), hvd.allgather_object, (n for n in [1]))

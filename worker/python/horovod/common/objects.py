@@ -32,6 +32,11 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     return obj if is_root else pickle.loads(data)
 
 
+def refuse_broadcast(error, name, process_set):
+    """Makes the other ranks' broadcast_object of that name fail with the error, instead of waiting for this rank."""
+    refusals.tell(error, "broadcast", f"{name}.size", process_set)
+
+
 def allgather_object(obj, name=None):
     """Returns the objects of all ranks, a list in the order of the ranks."""
     return gather_objects(obj, name or "allgather_object", global_process_set)

@@ -4,8 +4,10 @@ import collections.abc
 import torch
 
 from horovod.common import refusals
-from horovod.common.objects import allgather_object, broadcast_object  # noqa: F401
+from horovod.common.objects import allgather_object, broadcast_object, refuse_broadcast  # noqa: F401
 from horovod.torch.mpi_ops import broadcast_async_, global_process_set, rank, synchronize
+
+STATE_NAME = "optimizer_state"  # of the object and its tensors
 
 
 def broadcast_parameters(params, root_rank):
@@ -72,18 +74,17 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     gradient of zeros. model is ignored; scripts pass it.
     """
     del model
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("cannot broadcast torch.optim.LBFGS state")
-    if not optimizer.state:
-        _give_gradients(optimizer)
-    places = _places(optimizer)
+    is_root = rank() == root_rank
     tensors = []
-    if rank() == root_rank:
+    try:
+        places = _read(optimizer)
         described = {place: _describe(holder, parameter, place, tensors)
-                     for place, (holder, parameter) in places.items()}
-        broadcast_object(described, root_rank, "optimizer_state")
-    else:
-        described = broadcast_object(None, root_rank, "optimizer_state")
+                     for place, (holder, parameter) in places.items()} if is_root else None
+    except Exception as error:  # pylint: disable=broad-except  # an object of any kind
+        refuse_broadcast(error, STATE_NAME, global_process_set)
+        raise
+    described = broadcast_object(described, root_rank, STATE_NAME)
+    if not is_root:
         if described.keys() != places.keys():
             raise _different(described)
         for place, (holder, parameter) in places.items():
@@ -94,6 +95,15 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
             optimizer.state[parameter] = holder
         elif parameter is not None:
             optimizer.state.pop(parameter, None)
+
+
+def _read(optimizer):
+    """Returns the places of an optimizer, which gets gradients if it has no state. Raises for one without state to send."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    if not optimizer.state:
+        _give_gradients(optimizer)
+    return _places(optimizer)
 
 
 def _give_gradients(optimizer):
@@ -117,7 +127,7 @@ def _different(described):
 
 
 def _name_of(place, key):
-    return f"optimizer_state.{place}.{key}"
+    return f"{STATE_NAME}.{place}.{key}"
 
 
 def _places(optimizer):
