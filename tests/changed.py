@@ -14,6 +14,7 @@ QUICK = (
      ("mpi", "launch", "python", "asan", "tsan", "openmpi5")),
     (r"worker/(launch|timeline_report)/", [("tests/integration/launch/test_local.py", "")], ("launch", "openmpi5", "e2e")),
     (r"worker/python/", [("tests/integration/python/test_core.py", "")], ("python", "e2e")),
+    (r"worker/python/horovod/(mxnet|common)/", [("tests/integration/mxnet/test_mxnet_import.py", "")], ("mxnet",)),
     (r"operator/|crds/", [("tests/integration/fake/test_explain.py", "")],
      ("operator", "hostile", "fake", "chaos", "e2e")),
     (r"charts/|crds/", [("tests/integration/chart/test_chart.py", "")], ("chart", "e2e")),

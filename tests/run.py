@@ -279,6 +279,17 @@ def python():
     return pytest("tests/integration/python", timeout=3600)  # the first time it makes roots of Debian
 
 
+def mxnet():
+    """horovod.mxnet, where the system's Python is old enough for MXNet."""
+    status, output = call(["script/bootstrap", "python"], 1800)
+    if status:
+        return [Result("script/bootstrap python", "failed", output[-6000:])]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod"
+    if not (cache / "python" / "mxnet-1.9.1").exists():
+        return [Result("horovod.mxnet", "skipped", "MXNet needs Python 3.11 or older")]
+    return pytest("tests/integration/mxnet")
+
+
 def fuzz():
     """Ten seconds for each decoder; when asked for by name a minute, 100,000 random programs of collectives on the simulated
     transport and 2,000 of each kind on each real one, 200 ranks stopped anywhere, and 1,000 schedules of faults for the
@@ -382,6 +393,7 @@ SUITES = {
     "launch": ("horovodrun over Open MPI and ssh", launch),
     "openmpi5": ("the runtime and horovodrun with Open MPI 5", openmpi5),
     "python": ("the Python package, with arrays and with PyTorch, at 1, 2 and 4 ranks", python),
+    "mxnet": ("horovod.mxnet with MXNet 1.9.1, at 1, 2 and 4 ranks", mxnet),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
@@ -528,7 +540,7 @@ TOGETHER = ("fake", "images", "chart")
 
 
 # Not gated on times: beside all these, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "tsan", "lint", "planted", "fuzz", "clang")
+ASIDE_SUITES = ("python", "asan", "tsan", "lint", "mxnet", "planted", "fuzz", "clang")
 ASIDE_AT_ONCE = 2
 
 

@@ -12,7 +12,7 @@ import os
 import pathlib
 import traceback
 
-from witness import Blind, Witness
+from witness import TORCH, Blind, Witness
 
 import horovod.numpy
 
@@ -37,11 +37,12 @@ def check(function):
     return function
 
 
-def run_checks(hvd, before_each=lambda: None):
-    """Runs all checks in the order of the file, the same on every rank; hvd: horovod.numpy or a framework's module."""
+def run_checks(hvd, before_each=lambda: None, table=TORCH):
+    """Runs all checks in the order of the file, the same on every rank; hvd: horovod.numpy or a framework's module, whose interface
+    is that of the table."""
     hvd.init(process_sets="dynamic")
     rank = hvd.rank()
-    _run(rank, Witness() if rank in (0, hvd.size() - 1) else Blind(), before_each, _add_up)  # two see enough
+    _run(rank, Witness(table) if rank in (0, hvd.size() - 1) else Blind(), before_each, _add_up)  # two see enough
     hvd.shutdown()
 
 

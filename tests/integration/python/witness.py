@@ -1,6 +1,6 @@
 """Witnesses which functions of Horovod's public interface a check calls, and which parameters it gives a value of its own.
 
-The interface is a table, tests/data/horovod_torch_api.json. A function counts when the tests' own code calls it, a method
+The interface is a table in tests/data. A function counts when the tests' own code calls it, a method
 whoever does. Modules whose framework is not installed are left out.
 """
 import collections
@@ -16,9 +16,10 @@ from interface import resolve
 
 import horovod
 
-TESTS = str(pathlib.Path(__file__).resolve().parent) + os.sep
+TESTS = str(pathlib.Path(__file__).resolve().parents[1]) + os.sep
 PACKAGE = str(pathlib.Path(horovod.__file__).parent) + os.sep
-TABLE = pathlib.Path(__file__).resolve().parents[2] / "data" / "horovod_torch_api.json"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
+TORCH = "horovod_torch_api.json"  # the table with what needs no framework, too
 
 
 @dataclasses.dataclass
@@ -44,6 +45,11 @@ def _defaults(function):
     """{parameter: default}; empty is a value of its own for those that have none."""
     return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()
             if name not in ("self", "ctx")}
+
+
+def read(table):
+    """The contents of a table, by the name of its file."""
+    return json.loads((DATA / table).read_text(encoding="utf-8"))
 
 
 def watched(table):
@@ -94,8 +100,8 @@ class Blind:
 class Witness:
     """What was called since the last take(), in all threads that were started since begin()."""
 
-    def __init__(self):
-        self._watched = watched(json.loads(TABLE.read_text(encoding="utf-8")))
+    def __init__(self, table=TORCH):
+        self._watched = watched(read(table))
         self._called = collections.defaultdict(set)
 
     def begin(self):
@@ -130,7 +136,6 @@ class Witness:
                 given.add(name)
 
 
-
-if __name__ == "__main__":  # prints {entry: [parameter]} of all that can be watched
-    ALL = [one for watched_here in watched(json.loads(TABLE.read_text(encoding="utf-8"))).values() for one in watched_here]
+if __name__ == "__main__":  # witness.py [TABLE] prints {entry: [parameter]} of all that can be watched
+    ALL = [one for watched_here in watched(read((sys.argv[1:] or [TORCH])[0])).values() for one in watched_here]
     json.dump({one.entry: sorted(one.defaults) for one in ALL}, sys.stdout)
