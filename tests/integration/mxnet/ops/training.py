@@ -145,6 +145,31 @@ class Updates:
                 self._updater(*triple)
 
 
+def module_after_training(optimizer, part=lambda array: array):
+    """The parameters of a Module that was trained with a part of each global batch."""
+    data = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="layer")
+    module = mx.mod.Module(mx.sym.LinearRegressionOutput(data, mx.sym.Variable("label"), name="output"), label_names=["label"])
+    rows = len(part(batches()[0][0]))
+    module.bind([("data", (rows, 6))], [("label", (rows, 3))])
+    module.init_params(mx.init.One())
+    module.init_optimizer(kvstore=None, optimizer=optimizer)
+    for inputs, targets in batches():
+        module.forward_backward(mx.io.DataBatch([part(inputs)], [part(targets)]))
+        module.update()
+    return module.get_params()[0]
+
+
+@check
+def a_module_trains_with_it_as_in_one_process():
+    rows = ROWS * hvd.size()
+    expected = module_after_training(mx.optimizer.create("sgd", rescale_grad=1 / rows, **OPTIONS["sgd"]))
+    optimizer = hvd.DistributedOptimizer(mx.optimizer.create("sgd", rescale_grad=1 / ROWS, **OPTIONS["sgd"]))
+    trained = module_after_training(optimizer, my_part)
+    hvd.broadcast_parameters(trained)
+    for name, array in trained.items():
+        close(array, expected[name])
+
+
 @check
 def it_reduces_one_by_one_and_passes_the_rest_on():
     net = perceptron()
