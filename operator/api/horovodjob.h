@@ -17,7 +17,6 @@
  * set.
  */
 
-#define HVD_JOB_API_VERSION "horovod.io/v1"
 #define HVD_JOB_KIND "HorovodJob"
 /* The value of spec.managedBy that names this operator. */
 #define HVD_JOB_CONTROLLER "horovod.io/horovod-operator"

@@ -7,8 +7,8 @@
 
 /* clang-format off */
 static const struct hvd_kind_info kinds[HVD_N_KINDS] = {
-    [HVD_KIND_HOROVODJOB] = {"HorovodJob", "horovod.io/v1", "/apis/horovod.io/v1", "horovodjobs",
-                             "get list watch delete"},
+    [HVD_KIND_HOROVODJOB] = {"HorovodJob", "horovod.io/v1beta1", "/apis/horovod.io/v1beta1",
+                             "horovodjobs", "get list watch delete"},
     [HVD_KIND_SECRET] = {"Secret", "v1", "/api/v1", "secrets", "get list watch create patch"},
     [HVD_KIND_SERVICE] = {"Service", "v1", "/api/v1", "services",
                           "get list watch create patch delete"},

@@ -84,7 +84,7 @@ def manifest(name, workers=N_WORKERS, ns="default", play=None):
     meta = {"name": name, "namespace": ns}
     if play:
         meta["annotations"] = {"fake.horovod.io/play": play}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": meta,
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": meta,
             "spec": {"image": "localhost/horovod-worker:0.1.0", "command": ["python", "train.py"],
                      "worker": {"replicas": workers}}}
 

@@ -241,7 +241,7 @@ def prepare(kubeconfig):
 
     def serves():
         with contextlib.suppress(ApiError, ValueError):  # until then the answer is text
-            return "items" in api.request("GET", "/apis/horovod.io/v1/horovodjobs")
+            return "items" in api.request("GET", "/apis/horovod.io/v1beta1/horovodjobs")
     until("the CRD is served", serves, 60)
     until("the node is ready", lambda: any(
         c["type"] == "Ready" and c["status"] == "True"
@@ -268,7 +268,7 @@ def manifest(name):
     """A job on kwok's node; no scheduler is needed."""
     def template(container):
         return {"spec": {"nodeName": NODE, "containers": [{"name": container, "image": "i", "command": ["c"]}]}}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name},
             "spec": {"master": {"template": template("master")},
                      "worker": {"replicas": jobs.N_WORKERS, "template": template("worker")}}}
 

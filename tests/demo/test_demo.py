@@ -67,7 +67,7 @@ def test_a_cluster_that_is_not_ours_is_named_and_needs_a_way_for_the_images(kube
 
 def test_the_demo_runs_on_a_cluster_that_is_there_and_removes_only_its_own(kubectl):
     kubectl("apply", "-f", "crds/")
-    other = '{"apiVersion":"horovod.io/v1","kind":"HorovodJob","metadata":{"name":"other"},' \
+    other = '{"apiVersion":"horovod.io/v1beta1","kind":"HorovodJob","metadata":{"name":"other"},' \
             '"spec":{"image":"x","command":["x"],"suspend":true,"worker":{"replicas":1}}}'
     manifest = ROOT / "build" / "reports" / "other.json"
     manifest.write_text(other, encoding="utf-8")

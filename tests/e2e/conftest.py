@@ -123,7 +123,7 @@ class Namespace:
 def short_job(name, command, workers=2, **spec):
     """The manifest of a HorovodJob in its short form."""
     worker = {"replicas": workers}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name},
             "spec": {"image": WORKER_IMAGE, "command": command, "worker": worker, **spec}}
 
 
@@ -131,7 +131,7 @@ def long_job(name, master_script, workers=1, **spec):
     """A HorovodJob in its long form: the master runs a script of its own."""
     def template(role, **more):
         return {"template": {"spec": {"containers": [{"name": role, "image": WORKER_IMAGE, **more}]}}}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name},
             "spec": {"master": template("master", command=["sh", "-c", master_script]),
                      "worker": {"replicas": workers, **template("worker")}, **spec}}
 

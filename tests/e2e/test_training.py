@@ -16,7 +16,7 @@ def training(name, **spec):
     worker = {"containers": [{"name": "worker", "image": WORKER_IMAGE,
                               "volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}],
               "volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}]}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name},
             "spec": {"worker": {"replicas": 2, "template": {"spec": worker}},
                      "master": {"template": {"spec": {"containers": [
                          {"name": "master", "image": WORKER_IMAGE, "command": launch}]}}}, **spec}}

@@ -29,7 +29,7 @@ def job(name):
             "containers": [{"name": role, "image": WORKER_IMAGE, "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
                             **more}],
             "volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}]}}}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name},
             "spec": {"worker": {"replicas": 2, **pod("worker")}, "master": pod("master", command=["sh", "-c", INSTALL])}}
 
 

@@ -13,7 +13,7 @@ from waiting import until  # noqa: E402
 PROGRAM = BUILD / "tests/fake/apiserver/fake-apiserver"
 AGENT = "horovod-operator"
 
-ROOTS = {"horovodjobs": "/apis/horovod.io/v1", "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1",
+ROOTS = {"horovodjobs": "/apis/horovod.io/v1beta1", "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1",
          "leases": "/apis/coordination.k8s.io/v1"}
 CLUSTER_WIDE = ("nodes", "namespaces")
 
@@ -190,7 +190,7 @@ class Fake:
         if play is not None:
             meta["annotations"] = {"fake.horovod.io/play": json.dumps(play)}
         return self.create("horovodjobs", {
-            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": meta,
+            "apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": meta,
             "spec": {"image": "localhost/horovod-worker:0.1.0", "command": ["python", "train.py"],
                      "worker": {"replicas": replicas}, **spec}}, ns)
 

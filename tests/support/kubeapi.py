@@ -16,7 +16,7 @@ from waiting import until
 CORE = "/api/v1"
 PATHS = {
     "pods": CORE, "services": CORE, "configmaps": CORE, "secrets": CORE, "events": CORE, "serviceaccounts": CORE,
-    "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1", "horovodjobs": "/apis/horovod.io/v1",
+    "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1", "horovodjobs": "/apis/horovod.io/v1beta1",
     "leases": "/apis/coordination.k8s.io/v1",
 }
 
@@ -124,7 +124,7 @@ class Namespace:
     def apply_job(self, name="digits", replicas=2, **spec):
         spec = {"image": "localhost/horovod-worker:0.1.0", "command": ["python", "train.py"],
                 "worker": {"replicas": replicas}, **spec}
-        return self.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob",
+        return self.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob",
                                            "metadata": {"name": name}, "spec": spec})
 
     def state(self, name="digits"):

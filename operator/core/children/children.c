@@ -65,7 +65,7 @@ void hvd_children_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *j
 
 void hvd_children_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job)
 {
-    hvd_jb_str(jb, owner, "apiVersion", HVD_JOB_API_VERSION);
+    hvd_jb_str(jb, owner, "apiVersion", hvd_kind_info(HVD_KIND_HOROVODJOB)->api_version);
     hvd_jb_str(jb, owner, "kind", HVD_JOB_KIND);
     hvd_jb_str(jb, owner, "name", job->name);
     hvd_jb_str(jb, owner, "uid", job->uid);

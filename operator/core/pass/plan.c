@@ -154,7 +154,7 @@ static void event_subject(struct hvd_jb *jb, cJSON *root, const struct hvd_job *
 {
     cJSON *subject = hvd_jb_object(jb, root, "involvedObject");
 
-    hvd_jb_str(jb, subject, "apiVersion", HVD_JOB_API_VERSION);
+    hvd_jb_str(jb, subject, "apiVersion", hvd_kind_info(HVD_KIND_HOROVODJOB)->api_version);
     hvd_jb_str(jb, subject, "kind", HVD_JOB_KIND);
     hvd_jb_str(jb, subject, "namespace", job->namespace);
     hvd_jb_str(jb, subject, "name", job->name);

@@ -30,7 +30,7 @@ static const struct fake_object *horovodjob_of(struct fake_server *server,
     const char *name =
         cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(pod->now->labels, HVD_LABEL_JOB));
 
-    return name ? fake_find(&server->store, fake_kind_named("horovod.io/v1", "HorovodJob"),
+    return name ? fake_find(&server->store, fake_kind_named("horovod.io/v1beta1", "HorovodJob"),
                             fake_meta(pod, "namespace"), name)
                 : NULL;
 }

@@ -20,7 +20,7 @@
 /* clang-format off */
 const struct fake_kind fake_kinds[FAKE_N_KINDS] = {
     /* name, api_version, root, resource, namespaced, status, generation, custom, returns deleted */
-    {"HorovodJob", "horovod.io/v1", "/apis/horovod.io/v1", "horovodjobs", true, true, true, true, false},
+    {"HorovodJob", "horovod.io/v1beta1", "/apis/horovod.io/v1beta1", "horovodjobs", true, true, true, true, false},
     {"Secret", "v1", CORE, "secrets", true, false, false, false, false},
     {"Service", "v1", CORE, "services", true, true, false, false, true},
     {"StatefulSet", "apps/v1", "/apis/apps/v1", "statefulsets", true, true, true, false, false},

@@ -90,7 +90,7 @@ class Player:
     def create(self, job, spec):
         self.failures[job] = 0
         self.api.create("horovodjobs", self.namespace, {
-            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": job}, "spec": spec})
+            "apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": job}, "spec": spec})
 
     def change(self, job, spec):
         try:

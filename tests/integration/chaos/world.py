@@ -18,7 +18,7 @@ from waiting import until  # noqa: E402, F401  (for the other modules here)
 
 FACTOR = int(os.environ.get("HVD_CHAOS_FACTOR", "50"))  # how much faster than real time
 ROOTS = {plural: "/api/v1" for plural in ("secrets", "services", "configmaps", "pods", "events")}
-ROOTS.update(statefulsets="/apis/apps/v1", jobs="/apis/batch/v1", horovodjobs="/apis/horovod.io/v1")
+ROOTS.update(statefulsets="/apis/apps/v1", jobs="/apis/batch/v1", horovodjobs="/apis/horovod.io/v1beta1")
 
 
 class ApiError(Exception):

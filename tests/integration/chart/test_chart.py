@@ -179,7 +179,7 @@ NUMBERS = {"worker": {"replicas": 1, "template": pod("worker", n=12345678, f=0.5
 def test_a_spec_is_rendered_as_it_is(render, spec):
     manifest = render({"job": {"enabled": True, "spec": spec}})["HorovodJob"]
     assert manifest["metadata"]["name"] == "horovod" and manifest["metadata"]["namespace"] == "training"
-    assert manifest["apiVersion"] == "horovod.io/v1" and manifest["spec"] == spec
+    assert manifest["apiVersion"] == "horovod.io/v1beta1" and manifest["spec"] == spec
 
 
 def test_the_specs_of_these_tests_have_every_field():

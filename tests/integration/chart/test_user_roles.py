@@ -9,7 +9,7 @@ PREFIX = "training-horovod-horovodjob"
 AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 READ = {"get", "list", "watch"}
 WRITE = {"create", "update", "patch", "delete", "deletecollection"}
-JOB = {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"},
+JOB = {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "digits"},
        "spec": {"image": "i", "command": ["digits"], "worker": {"replicas": 2}}}
 
 

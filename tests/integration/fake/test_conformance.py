@@ -22,7 +22,7 @@ META = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 META_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 NS = "conformance"
 CORE, APPS, BATCH = f"/api/v1/namespaces/{NS}", f"/apis/apps/v1/namespaces/{NS}", f"/apis/batch/v1/namespaces/{NS}"
-HVJ, LEASES = f"/apis/horovod.io/v1/namespaces/{NS}", f"/apis/coordination.k8s.io/v1/namespaces/{NS}"
+HVJ, LEASES = f"/apis/horovod.io/v1beta1/namespaces/{NS}", f"/apis/coordination.k8s.io/v1/namespaces/{NS}"
 VOLATILE = ("uid", "resourceVersion")
 TIMES = ("creationTimestamp", "deletionTimestamp")
 POD = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -114,7 +114,7 @@ def without(document, keys):
 
 
 def job(name="j", **spec):
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name, "labels": {"team": "a"}},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name, "labels": {"team": "a"}},
             "spec": {"image": "i", "command": ["c"], "worker": {"replicas": 2}, **spec}}
 
 
@@ -125,7 +125,7 @@ def config_map(name="m", labels=None, **data):
 def stateful_set(name="s", owner=None):
     meta = {"name": name}
     if owner:
-        meta["ownerReferences"] = [{"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "name": owner,
+        meta["ownerReferences"] = [{"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "name": owner,
                                     "uid": f"<uid of {owner}>", "controller": True, "blockOwnerDeletion": True}]
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta,
             "spec": {"replicas": 0, "serviceName": "x", "selector": {"matchLabels": {"app": "x"}}, "template": POD}}

@@ -15,7 +15,7 @@ from fake import BUILD, Operator
 N_OBJECTS = int(os.environ.get("HVD_FOREIGN_OBJECTS", "300"))
 OBJECT_BYTES = 1 << 20
 MAX_RESIDENT_BYTES = 16 << 20
-KINDS = {"horovodjobs": ("HorovodJob", "horovod.io/v1"), "secrets": ("Secret", "v1"), "services": ("Service", "v1"),
+KINDS = {"horovodjobs": ("HorovodJob", "horovod.io/v1beta1"), "secrets": ("Secret", "v1"), "services": ("Service", "v1"),
          "statefulsets": ("StatefulSet", "apps/v1"), "configmaps": ("ConfigMap", "v1"), "jobs": ("Job", "batch/v1"),
          "pods": ("Pod", "v1")}
 FILLING = b'"data":{"x":"' + b"\\u003c" * (OBJECT_BYTES // 6) + b'"}}'

@@ -46,7 +46,7 @@ def test_a_job_runs_as_its_script_says_and_every_request_is_written_down(fake, o
 
 
 def job(name):
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name, "namespace": "default"},
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name, "namespace": "default"},
             "spec": {"image": "i", "command": ["c"], "worker": {"replicas": 1}}}
 
 

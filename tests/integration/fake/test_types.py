@@ -47,7 +47,7 @@ def jobs():
 
 def test_a_member_of_another_type_is_an_error_and_not_absent(fake, tmp_path):
     assert (made := jobs()) and len(made) > 60
-    fake.put(*({"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    fake.put(*({"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
                for name, (_, _, spec) in made.items()))
     with Operator(fake.kubeconfig(), tmp_path) as operator:
         operator.wait_ready()

@@ -35,13 +35,13 @@ def job_text(name, role="worker", place="affinity", value="{}"):
     part, key = ("metadata", place.split(".")[1]) if place.startswith("metadata.") else ("spec", place)
     pods[role][part][key] = "HERE"
     spec = {"worker": {"replicas": 1, "template": pods["worker"]}, "master": {"template": pods["master"]}}
-    text = json.dumps({"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": spec})
+    text = json.dumps({"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": spec})
     return text.replace('"HERE"', value)
 
 
 def short_text(name, value):
     """A job of the short form with the value where a variable comes from."""
-    text = json.dumps({"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
+    text = json.dumps({"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
         "image": "i", "command": ["c"], "env": [{"name": "N", "valueFrom": "HERE"}], "worker": {"replicas": 1}}})
     return text.replace('"HERE"', value)
 

@@ -207,7 +207,7 @@ def test_objects_that_name_a_job_of_another_namespace_as_their_owner_touch_nobod
         return hosts(theirs, "victim"), pods, theirs.get("configmaps", "victim-hosts")["data"]
 
     before = victim()
-    job = [owner("HorovodJob", "horovod.io/v1", "victim", uid)]
+    job = [owner("HorovodJob", "horovod.io/v1beta1", "victim", uid)]
     with attack(at_most=0):
         for i in range(10):
             ns.create("configmaps", {"metadata": {"name": f"victim-hosts-{i}" if i else "victim-hosts", "labels": labels("victim"),
@@ -229,7 +229,7 @@ def test_children_that_lie_about_an_owner_in_their_own_namespace_are_left_alone(
     uid = ns.get("horovodjobs", "first")["metadata"]["uid"]
     with attack(at_most=24):
         ns.create("secrets", {"metadata": {"name": "second-ssh", "labels": labels("second"),
-                                           "ownerReferences": [owner("HorovodJob", "horovod.io/v1", "first", uid)]}})
+                                           "ownerReferences": [owner("HorovodJob", "horovod.io/v1beta1", "first", uid)]}})
         ns.create("services", {"metadata": {"name": "third", "labels": labels("third")},
                                "spec": {"clusterIP": "None", "selector": {"a": "b"}}})
         foreign = {"secrets": uids(ns, "secrets"), "services": uids(ns, "services")}

@@ -63,13 +63,13 @@ def large_job(name, **spec):
     large = [{"name": f"N{i}", "value": "x" * 100_000} for i in range(14)]
     pods = {role: {"spec": {"containers": [{"name": role, "image": "i", "env": large if role == "worker" else []}]}}
             for role in ("worker", "master")}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
         "worker": {"replicas": 1, "template": pods["worker"]}, "master": {"template": pods["master"]}, **spec}}
 
 
 def env_job(name, **spec):
     """480 KB of environment, which the operator reads and may have to make children of."""
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
+    return {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
         "image": "i", "command": ["c"], "worker": {"replicas": 1},
         "env": [{"name": f"N{i}", "value": "x" * 60_000} for i in range(8)], **spec}}
 

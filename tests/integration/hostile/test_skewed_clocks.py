@@ -57,7 +57,7 @@ class Scene:
         def template(role):
             return {"spec": {"containers": [{"name": role, "image": "i", "command": ["sleep", "1"]}],
                              "terminationGracePeriodSeconds": grace_s, "tolerations": [{"operator": "Exists"}]}}
-        self.ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": job}, "spec": {
+        self.ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": job}, "spec": {
             "worker": {"replicas": 1, "template": template("worker")}, "master": {"template": template("master")}}})
         pod = f"{job}-worker-0"
         until("the worker's pod", lambda: self.ns.get("pods", pod), LIMIT_S)

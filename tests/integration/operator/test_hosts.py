@@ -92,7 +92,7 @@ def test_a_horizontal_pod_autoscaler_scales_spec_worker(ns, operator):
     path = f"/apis/autoscaling/v2/namespaces/{ns.name}/horizontalpodautoscalers"
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
     ns.api.request("POST", path, {"metadata": {"name": "digits"}, "spec": {
-        "scaleTargetRef": {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "name": "digits"},
+        "scaleTargetRef": {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "name": "digits"},
         "minReplicas": 3, "maxReplicas": 4, "metrics": [cpu]}})
     until("the autoscaler has scaled the job", lambda: ns.get("horovodjobs", "digits")["spec"]["worker"]["replicas"] == 3, 90)
     ns.start_pods(["digits-worker-2"])

@@ -205,7 +205,7 @@ def test_deleting_the_job_removes_all_its_children(ns, operator):
 
 def test_a_typo_in_a_pod_template_fails_the_job_with_the_servers_text(ns, operator):
     template = {"spec": {"containers": [{"name": "worker", "image": "i", "imagePullPolici": "Never"}]}}
-    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"},
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "digits"},
                               "spec": {"worker": {"replicas": 1, "template": template},
                                        "master": {"template": template}}})
     ns.wait_state("Failed")
@@ -222,7 +222,7 @@ def test_a_label_that_the_job_controller_sets_is_refused_before_anything_is_made
     with pytest.raises(ApiError) as refused:
         ns.create("jobs", {"metadata": {"name": "theirs"}, "spec": {"template": template}})
     assert refused.value.code == 422 and label in str(refused.value), refused.value
-    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"}, "spec": {
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "digits"}, "spec": {
         "worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "worker", "image": "i"}]}}},
         "master": {"template": template}}})
     ns.wait_state("Failed")

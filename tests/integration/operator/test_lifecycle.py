@@ -47,7 +47,7 @@ def long_form(ns, replicas=1, job="digits", pod=None, **spec):
     def template(role):
         return {"spec": {"containers": [{"name": role, "image": "i", "command": ["sleep", "1"]}], **(pod or {})}}
     return ns.create("horovodjobs", {
-        "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": job},
+        "apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": job},
         "spec": {"worker": {"replicas": replicas, "template": template("worker")},
                  "master": {"template": template("master")}, **spec}})
 

@@ -2,7 +2,7 @@
 import pytest
 import yaml
 
-GOOD = {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"},
+GOOD = {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "digits"},
         "spec": {"image": "localhost/horovod-worker:0.1.0", "command": ["python", "train.py"],
                  "worker": {"replicas": 2}}}
 

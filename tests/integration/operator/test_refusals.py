@@ -21,7 +21,7 @@ def long_form(ns, **contexts):
     def template(role):
         return {"spec": {"containers": [{"name": role, "image": "i", "command": ["sleep", "1"],
                                          "securityContext": contexts.get(role)}]}}
-    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"},
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "digits"},
                               "spec": {"worker": {"replicas": 2, "template": template("worker")},
                                        "master": {"template": template("master")}}})
 

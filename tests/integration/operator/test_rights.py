@@ -162,7 +162,7 @@ def adopts_a_job(ns):
     """The master's Job is there already, ours by its owner, but without labels: a create meets it."""
     ns.apply_job("adopt", replicas=1)
     until("the workers", lambda: ns.workers("adopt"))
-    owner = {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "name": "adopt", "controller": True,
+    owner = {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "name": "adopt", "controller": True,
              "uid": ns.get("horovodjobs", "adopt")["metadata"]["uid"]}
     container = {"name": "master", "image": "i"}
     ns.create("jobs", {"metadata": {"name": "adopt-master", "ownerReferences": [owner],
@@ -182,7 +182,7 @@ def starts_on_a_node_that_is_lost(server, ns, node):
     """A worker that no kubelet ends; returns a check whether it was removed nevertheless."""
     pod = {"terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}]}
     container = {"name": "worker", "image": "i"}
-    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "lost"}, "spec": {
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "lost"}, "spec": {
         "master": {"template": {"spec": {"containers": [{"name": "master", "image": "i", "command": ["x"]}]}}},
         "worker": {"replicas": 1, "template": {"spec": {**pod, "containers": [container]}}}}})
     until("its worker", lambda: ns.workers("lost"))
@@ -206,7 +206,7 @@ def tells_why_there_are_no_pods(ns):
         return (ns.condition("WorkersReady", "refused") or {}).get("message", "")
     container = {"name": "worker", "image": "i", "command": ["x"]}
     template = {"spec": {"serviceAccountName": "not-there", "containers": [container]}}
-    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "refused"}, "spec": {
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "refused"}, "spec": {
         "master": {"template": template}, "worker": {"replicas": 1, "template": template}}})
     until(lambda: f"the reason: {message()}", lambda: "cannot be made" in message(), 60)
 

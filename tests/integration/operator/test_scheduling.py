@@ -47,7 +47,7 @@ def template(role, cpu="1", **spec):
 def long_form(ns, replicas=2, labels=None, worker=None, **spec):
     spec = {"master": {"template": template("master", cpu="64")},
             "worker": {"replicas": replicas, "template": worker or template("worker")}, **spec}
-    return ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob",
+    return ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob",
                                      "metadata": {"name": "digits", "labels": labels or {}}, "spec": spec})
 
 
@@ -310,7 +310,7 @@ def test_a_queued_job_has_no_pods_until_it_is_admitted_and_then_where_it_is_told
     for child in children:
         owner, = child["metadata"]["ownerReferences"]
         assert owner["uid"] == job["metadata"]["uid"] and owner["controller"] is True
-        assert owner["kind"] == "HorovodJob" and owner["apiVersion"] == "horovod.io/v1"
+        assert owner["kind"] == "HorovodJob" and owner["apiVersion"] == "horovod.io/v1beta1"
     for item in children + ns.list("pods"):
         assert QUEUE_LABEL not in item["metadata"].get("labels", {}) and "team" not in item["metadata"]["labels"]
     ns.end_master(master)

@@ -56,7 +56,7 @@ def test_the_masters_exit_code_counts_beside_a_container_that_was_injected(serve
 def test_a_container_of_the_template_is_waited_for_and_named(server, ns, operator):
     pods = {"spec": {"containers": [{"name": "worker", "image": "i"}]}}
     both = {"spec": {"containers": [{"name": "master", "image": "i"}, {"name": "upload", "image": "i"}]}}
-    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"}, "spec": {
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": "digits"}, "spec": {
         "worker": {"replicas": 2, "template": pods}, "master": {"template": both}}})
     ns.start_workers()
     pod = ns.start_master()

@@ -20,7 +20,7 @@ def test_the_api_server_accepts_whatever_a_template_says_of_its_security(ns, ope
         pod = with_images(row["pod"])
         master = json.loads(json.dumps(pod))
         ns.create("horovodjobs", {
-            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": f"row-{i}"},
+            "apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": f"row-{i}"},
             "spec": {"worker": {"replicas": 1, "template": {"spec": pod}}, "master": {"template": {"spec": master}}}})
 
     def without(role):
@@ -52,7 +52,7 @@ def test_large_numbers_of_a_template_reach_the_children_unchanged(ns, operator):
 
     for i, number in enumerate(numbers):
         ns.create("horovodjobs", {
-            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": f"row-{i}"},
+            "apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob", "metadata": {"name": f"row-{i}"},
             "spec": {"worker": {"replicas": 1, "template": template(number)}, "master": {"template": template(number)}}})
     for i, number in enumerate(numbers):
         pod = until(f"the set for {number}", lambda i=i: ns.get("statefulsets", f"row-{i}-worker"))["spec"]["template"]

@@ -31,7 +31,7 @@ def template(name, **more):
 
 def create_job(ns, name, **more):
     spec = {"master": {"template": template("master")}, "worker": {"replicas": 1, "template": template("worker", **more)}}
-    return ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob",
+    return ns.create("horovodjobs", {"apiVersion": "horovod.io/v1beta1", "kind": "HorovodJob",
                                      "metadata": {"name": name}, "spec": spec})
 
 

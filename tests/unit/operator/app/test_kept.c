@@ -11,7 +11,7 @@
 #include "operator/core/writes/kept.h"
 
 #define HEAD(version)                                                                              \
-    "{\"apiVersion\":\"horovod.io/v1\",\"kind\":\"HorovodJob\",\"metadata\":{\"namespace\":"       \
+    "{\"apiVersion\":\"horovod.io/v1beta1\",\"kind\":\"HorovodJob\",\"metadata\":{\"namespace\":"  \
     "\"ns\",\"name\":\"j\",\"uid\":\"u1\",\"resourceVersion\":\"" version                          \
     "\",\"generation\":1,\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{\"image\":"     \
     "\"i\",\"command\":[\"c\"],\"worker\":{\"replicas\":1}},\"status\":"

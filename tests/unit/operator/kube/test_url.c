@@ -13,7 +13,7 @@ static void paths_follow_the_group_of_the_kind(void **state)
         {{.kind = HVD_KIND_STATEFULSET, .ns = "a", .name = "b"},
          "/apis/apps/v1/namespaces/a/statefulsets/b"},
         {{.kind = HVD_KIND_HOROVODJOB, .ns = "a", .name = "b", .subresource = "status"},
-         "/apis/horovod.io/v1/namespaces/a/horovodjobs/b/status"},
+         "/apis/horovod.io/v1beta1/namespaces/a/horovodjobs/b/status"},
         {{.kind = HVD_KIND_JOB, .ns = "a b", .name = "../x?y#z/%"},
          "/apis/batch/v1/namespaces/a%20b/jobs/..%2Fx%3Fy%23z%2F%25"},
     };

@@ -110,9 +110,10 @@ static void children_are_controlled_by_the_job(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         make(&m, SHORT, kinds[i]);
-        is_json(hvd_json_at(m.child, "metadata.ownerReferences"),
-                "[{\"apiVersion\":\"horovod.io/v1\",\"kind\":\"HorovodJob\",\"name\":\"digits\","
-                "\"uid\":\"u\",\"controller\":true,\"blockOwnerDeletion\":true}]");
+        is_json(
+            hvd_json_at(m.child, "metadata.ownerReferences"),
+            "[{\"apiVersion\":\"horovod.io/v1beta1\",\"kind\":\"HorovodJob\",\"name\":\"digits\","
+            "\"uid\":\"u\",\"controller\":true,\"blockOwnerDeletion\":true}]");
         assert_string_equal(hvd_json_str(m.child, "apiVersion"),
                             hvd_kind_info(kinds[i])->api_version);
         made_fini(&m);
