@@ -493,6 +493,35 @@ static void a_set_and_a_job_get_their_owner_back(void **state)
     }
 }
 
+/* Of the owner reference the uid counts: an operator of another version of the API made the child.
+ */
+static void children_whose_owner_has_another_api_version_stay_as_they_are(void **state)
+{
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    world_start(&w, "");
+    n_sent = w.n_sent;
+    for (size_t i = 0; i < WORLD_CHILDREN; i++) {
+        const cJSON *child = world_find(&w, world_children[i][0], world_children[i][1]);
+        cJSON *owner = cJSON_GetArrayItem(hvd_json_at(child, "metadata.ownerReferences"), 0);
+
+        assert_string_equal(hvd_json_str(owner, "apiVersion"), "horovod.io/v1beta1");
+        assert_true(cJSON_ReplaceItemInObjectCaseSensitive(owner, "apiVersion",
+                                                           cJSON_CreateString("horovod.io/v1")));
+    }
+    world_restart(&w);
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_int_equal(w.n_sent, n_sent);
+    world_end_master(&w, 0, "");
+    world_settle(&w);
+    world_is_state(&w, "Succeeded");
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    world_fini(&w);
+}
+
 /* Whether the annotations that the operator reads are there again. */
 static void check_marks(const struct world *w, const char *kind, const char *name)
 {
@@ -745,6 +774,7 @@ int main(void)
         cmocka_unit_test(a_worker_of_a_group_gets_its_groups_label_back),
         cmocka_unit_test(labels_are_put_back_while_a_job_waits_for_its_workers),
         cmocka_unit_test(a_set_and_a_job_get_their_owner_back),
+        cmocka_unit_test(children_whose_owner_has_another_api_version_stay_as_they_are),
         cmocka_unit_test(a_set_and_a_job_that_lose_all_metadata_stay_the_jobs),
         cmocka_unit_test(a_job_whose_uid_is_noted_is_the_jobs_whoever_claims_it),
         cmocka_unit_test(a_worker_without_any_label_is_found_when_its_job_is_suspended),
