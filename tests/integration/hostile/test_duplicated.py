@@ -133,18 +133,23 @@ def is_in_the_way(ns, *pods):
                 and ("deletionTimestamp" in pod["metadata"] or "ownerReferences" in pod["metadata"])]
 
 
+def names(ns):
+    return sorted(pod["metadata"]["name"] for pod in ns.list("pods"))
+
+
 def test_workers_that_an_earlier_job_left_are_named_and_left_alone(ns, run_operator, attack, bystander):
-    """kubectl delete --cascade=orphan of the set and the job, and everything else is cleared away by hand."""
+    """kubectl delete --cascade=orphan of the job and the set, and everything else is cleared away by hand."""
     workers = ["digits-worker-0", "digits-worker-1"]
     with attack(at_most=3 * WRITES_OF_A_JOB):
         operator = run_operator()
         run_job(ns)
-        for item in (("statefulsets", "digits-worker"), ("horovodjobs", "digits")):
+        # The job first: it would create the set again, whose owner would be gone and which would be collected with the pods.
+        for item in (("horovodjobs", "digits"), ("statefulsets", "digits-worker")):
             ns.api.request("DELETE", ns.path(*item), {"propagationPolicy": "Orphan"})
         until("the job is gone", lambda: ns.get("horovodjobs", "digits") is None, LIMIT_S)
         for item in (("jobs", "digits-master"), ("secrets", "digits-ssh"), ("services", "digits"), ("configmaps", "digits-hosts")):
             ns.delete(*item)
-        until("the rest is gone", lambda: sorted(pod["metadata"]["name"] for pod in ns.list("pods")) == workers, LIMIT_S)
+        until(lambda: f"only the workers are left, not {names(ns)}", lambda: names(ns) == workers, LIMIT_S)
         for event in ns.list("events"):
             ns.delete("events", event["metadata"]["name"])
         left = [uid(ns, "pods", name) for name in workers]
