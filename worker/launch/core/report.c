@@ -532,6 +532,26 @@ static bool find_hung_up(struct hvd_report_stream *stream)
     return true;
 }
 
+/* Forgets the failure of a rank whose host mpirun has lost, if a signal of others ended it: it
+ * wrote to its daemon, which was gone. */
+static void forget_unreachable(struct hvd_report_stream *stream)
+{
+    const struct hvd_hosts *hosts = stream->hosts;
+    size_t index, len;
+    int64_t first;
+
+    if (!stream->has_cause || !has_others_signal(&stream->cause) ||
+        !find_host(hosts, stream->cause.rank, &index, &first) ||
+        (!stream->has_lost && stream->_hung_up != index + 1))
+        return;
+    if (!stream->has_lost)
+        (void)find_hung_up(stream);
+    len = strlen(stream->lost.host);
+    if (strncmp(hosts->items[index].name, stream->lost.host, len) == 0 &&
+        (hosts->items[index].name[len] == '\0' || hosts->items[index].name[len] == '.'))
+        stream->has_cause = stream->has_left = false;
+}
+
 /* Blames the only host without a report, where no rank failed by itself and the ranks of all other
  * hosts have reported that they were stopped. */
 static bool find_silent_host(struct hvd_report_stream *stream)
@@ -721,6 +741,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     hvd_status_t st = pass_held(stream, pass);
 
     judge_cut_off(stream);
+    forget_unreachable(stream);
     take_abandoned(stream);
     if (stream->has_aborted)
         find_abort(stream);

@@ -1,6 +1,7 @@
 #include "tests/unit/support.h"
 #include "tests/unit/worker/launch/core/reports.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -184,6 +185,54 @@ static void a_host_is_lost_whose_ssh_has_hung_up_though_its_ranks_were_stopped(v
     assert_string_equal(line, "");
     conclude_run("east:2,west:1", "Connection to west is slow\n", all, 3, line);
     assert_string_equal(line, "");
+}
+
+/* The rank of the two on west has died of this signal, before or after mpirun's text. */
+static void conclude_pipe(const char *text, int signal, bool is_first, char *line)
+{
+    struct hvd_report_stream stream;
+    struct hvd_hosts hosts = {0};
+    struct hvd_report end = killed;
+    char report[HVD_REPORT_MAX];
+    struct hvd_buf pass;
+
+    end.rank = 2;
+    end.signal = signal;
+    assert_int_equal(hvd_hosts_parse_list("east:2,west.jobs:2,west2:1", &hosts, NULL), HVD_OK);
+    assert_int_equal(hvd_report_format(&end, NONCE, report, sizeof(report)), HVD_OK);
+    hvd_report_stream_init(&stream, NONCE, &hosts);
+    hvd_buf_init(&pass, 10000);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hvd_report_stream_feed(
+                             &stream, hvd_strview_of((i == 0) == is_first ? report : text), &pass),
+                         HVD_OK);
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    hvd_describe_report(hvd_report_stream_failure(&stream), &hosts, line, HVD_REPORT_MAX);
+    hvd_report_stream_fini(&stream);
+    hvd_buf_fini(&pass);
+    hvd_hosts_fini(&hosts);
+}
+
+static void a_rank_that_a_signal_of_others_ends_on_a_lost_host_is_no_cause(void **state)
+{
+    static const char west[] = "  Remote daemon: [[876,0],1] on node west\n\n";
+    static const char west2[] = "  Remote daemon: [[876,0],2] on node west2\n\n";
+    static const char closed[] = "Connection to west.jobs closed by remote host.\n";
+    static const char lost[] = "host west.jobs unreachable: mpirun has lost its daemon there, and "
+                               "with it ranks 2 to 3";
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    for (int is_first = 0; is_first < 2; is_first++) {
+        conclude_pipe(west, SIGPIPE, is_first, line);
+        assert_string_equal(line, lost);
+        conclude_pipe(closed, SIGPIPE, is_first, line);
+        assert_string_equal(line, lost);
+        conclude_pipe(west2, SIGPIPE, is_first, line);
+        assert_non_null(strstr(line, "rank 2 on host "));
+        conclude_pipe(west, SIGSEGV, is_first, line);
+        assert_non_null(strstr(line, "rank 2 on host "));
+    }
 }
 
 static void a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end(void **state)
@@ -904,6 +953,7 @@ int main(void)
         cmocka_unit_test(mpirun_is_to_end_once_a_rank_has_failed_or_was_stopped),
         cmocka_unit_test(a_rank_that_a_stalled_tensor_waits_for_and_nobody_hears_is_lost),
         cmocka_unit_test(a_host_is_lost_whose_ssh_has_hung_up_though_its_ranks_were_stopped),
+        cmocka_unit_test(a_rank_that_a_signal_of_others_ends_on_a_lost_host_is_no_cause),
         cmocka_unit_test(a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end),
         cmocka_unit_test(a_rank_that_open_mpi_5_ended_for_its_connection_is_no_cause),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
