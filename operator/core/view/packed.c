@@ -97,8 +97,18 @@ static const struct {
 _Static_assert(HVD_GANG_FIELDS == 5, "of_podgroup names each");
 
 #define FRESH 126
-#define TEXTS_MAX 32
+#define KNOWN 7 /* strings before the first field */
+#define TEXTS_MAX 64
 #define GROUP 8 /* fields */
+
+/* Each field may be a string, and the largest kind has room in both arrays. */
+#define FIELDS_MAX (N(of_all) + N(of_pod))
+_Static_assert(N(of_pod) >= N(of_job) && N(of_pod) >= N(of_statefulset) &&
+                   N(of_pod) >= N(of_podgroup) && N(of_pod) >= N(of_service) &&
+                   N(of_pod) >= N(of_configmap),
+               "FIELDS_MAX is of the largest kind");
+_Static_assert(KNOWN + FIELDS_MAX <= TEXTS_MAX && TEXTS_MAX < FRESH, "texts have room");
+_Static_assert(3 + FIELDS_MAX <= HVD_OBJECT_TEXTS_MAX, "the texts of an object have room");
 
 /* The strings that were met so far. */
 struct seen {

@@ -27,7 +27,7 @@ void hvd_packed_unpack(const char *packed, const struct hvd_packed_key *key,
                        struct hvd_object *out);
 
 /* The most strings in an object. */
-#define HVD_OBJECT_TEXTS_MAX 24
+#define HVD_OBJECT_TEXTS_MAX 64
 
 /* Collects the places of the object's strings; returns their number. */
 size_t hvd_packed_texts(struct hvd_object *object, char **out[HVD_OBJECT_TEXTS_MAX]);
