@@ -9,16 +9,6 @@
 
 /* What a finished job shows stays as it was at the end, whatever happens to it afterwards. */
 
-static void pass_on(struct world *w, int n)
-{
-    for (int i = 0; i < n; i++) {
-        (void)world_pass(w);
-        while (world_controllers(w))
-            (void)world_pass(w);
-        w->now_ms += 10000;
-    }
-}
-
 static void suspend(struct world *w)
 {
     world_edit(w, "{\"suspend\":true}");
@@ -27,7 +17,7 @@ static void suspend(struct world *w)
 static void suspend_and_resume(struct world *w)
 {
     world_edit(w, "{\"suspend\":true}");
-    pass_on(w, 3);
+    world_pass_on(w, 3);
     world_edit(w, "{\"suspend\":false}");
 }
 
@@ -84,14 +74,14 @@ static void deny_removal_at_ttl(struct world *w)
 static void deny_and_restart(struct world *w)
 {
     deny_removal_at_ttl(w);
-    pass_on(w, 3);
+    world_pass_on(w, 3);
     world_restart(w);
 }
 
 static void deny_and_allow(struct world *w)
 {
     deny_removal_at_ttl(w);
-    pass_on(w, 3);
+    world_pass_on(w, 3);
     world_edit(w, "{\"ttlSecondsAfterFinished\":1000000}");
     w->deny_kind = NULL;
 }
@@ -168,7 +158,7 @@ static void finish(struct world *w, int exit_code, const char *policy)
     (void)snprintf(more, sizeof(more), ",\"cleanPodPolicy\":\"%s\"", policy);
     world_start(w, more);
     world_end_master(w, exit_code, NULL);
-    pass_on(w, 4);
+    world_pass_on(w, 4);
     world_is_state(w, exit_code ? "Failed" : "Succeeded");
     assert_string_equal(world_status(w, "ready"), strcmp(policy, "None") == 0 ? "2/2" : "-");
 }
@@ -182,7 +172,7 @@ static void what_a_finished_job_shows_stays(int exit_code, size_t policy, size_t
     before = digest(&w);
     print_message("exit code %d, %s: %s\n", exit_code, policies[policy], perturbations[n].name);
     perturbations[n].happens(&w);
-    pass_on(&w, 6);
+    world_pass_on(&w, 6);
     after = digest(&w);
     assert_string_equal(before, after);
     is_observed(&w);
@@ -217,11 +207,11 @@ static void workers_that_go_later_are_ready_no_more(void **state)
                 world_patch(&w, "Pod", "digits-worker-1", "{\"status\":{\"conditions\":[]}}"));
             w.is_kubelet_off = true;
         }
-        pass_on(&w, 70);
+        world_pass_on(&w, 70);
         world_is_state(&w, "Failed");
         assert_string_equal(world_status(&w, "ready"), is_all_ready[i] ? "2/2" : "1/2");
         world_edit(&w, "{\"cleanPodPolicy\":\"Running\"}");
-        pass_on(&w, 3);
+        world_pass_on(&w, 3);
         assert_null(world_find(&w, "StatefulSet", "digits-worker"));
         assert_string_equal(world_status(&w, "ready"), "-");
         assert_string_equal(world_condition(&w, "WorkersReady"), "False");
@@ -242,11 +232,11 @@ static void workers_that_may_not_be_removed_are_counted_until_they_go(void **sta
     world_start(&w, "");
     w.deny_kind = "StatefulSet";
     world_end_master(&w, 0, NULL);
-    pass_on(&w, 4);
+    world_pass_on(&w, 4);
     assert_string_equal(world_status(&w, "ready"), "2/2");
     assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "RemovalDenied");
     w.deny_kind = NULL;
-    pass_on(&w, 4);
+    world_pass_on(&w, 4);
     assert_string_equal(world_status(&w, "ready"), "-");
     world_fini(&w);
 }
@@ -261,14 +251,14 @@ static void workers_go_though_the_job_may_not(void **state)
         world_start(&w, ",\"ttlSecondsAfterFinished\":0");
         w.deny_kind = "HorovodJob";
         world_end_master(&w, code, NULL);
-        pass_on(&w, 4);
+        world_pass_on(&w, 4);
         assert_null(world_find(&w, "StatefulSet", "digits-worker"));
         assert_non_null(world_find(&w, "Job", "digits-master"));
         assert_string_equal(world_status(&w, "ready"), "-");
         assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "RemovalDenied");
         is_observed(&w);
         w.deny_kind = NULL;
-        pass_on(&w, 2);
+        world_pass_on(&w, 2);
         assert_null(world_find(&w, "HorovodJob", "digits"));
         world_fini(&w);
     }

@@ -979,3 +979,13 @@ void world_is_state(const struct world *w, const char *state)
 {
     assert_string_equal(world_status(w, "state"), state);
 }
+
+void world_pass_on(struct world *w, int n)
+{
+    for (int i = 0; i < n; i++) {
+        (void)world_pass(w);
+        while (world_controllers(w))
+            (void)world_pass(w);
+        w->now_ms += 10000;
+    }
+}

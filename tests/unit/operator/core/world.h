@@ -146,4 +146,7 @@ const char *world_condition_text(const struct world *w, const char *type, const 
 /* A text of everything that must be the same after any crash: children, conditions, events. */
 char *world_digest(const struct world *w);
 
+/* Runs n passes ten seconds apart, each until the controllers have nothing more to do. */
+void world_pass_on(struct world *w, int n);
+
 #endif

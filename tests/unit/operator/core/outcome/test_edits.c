@@ -13,16 +13,6 @@ static void suspend_with_another_image(struct world *w)
     world_edit(w, "{\"suspend\":true,\"image\":\"new\"}");
 }
 
-static void pass_on(struct world *w, int n)
-{
-    for (int i = 0; i < n; i++) {
-        (void)world_pass(w);
-        while (world_controllers(w))
-            (void)world_pass(w);
-        w->now_ms += 10000;
-    }
-}
-
 /* Its pods have the old image until the suspension has removed them. */
 static void a_job_shows_the_new_image_once_no_pod_has_the_old_one(void **state)
 {
@@ -34,7 +24,7 @@ static void a_job_shows_the_new_image_once_no_pod_has_the_old_one(void **state)
     (void)world_pass(&w);
     assert_string_equal(world_status(&w, "state"), "Suspended");
     assert_string_equal(world_status(&w, "image"), "img");
-    pass_on(&w, 4);
+    world_pass_on(&w, 4);
     assert_string_equal(world_condition(&w, "Suspended"), "True");
     assert_string_equal(world_status(&w, "image"), "new");
     world_fini(&w);
@@ -51,12 +41,12 @@ static void a_job_that_ends_while_it_is_suspended_keeps_the_image_that_it_ran_wi
         w.deny_kind = is_denied ? "Job" : NULL;
         suspend_with_another_image(&w);
         if (is_denied)
-            pass_on(&w, 2);
+            world_pass_on(&w, 2);
         world_end_master(&w, 0, NULL);
         assert_true(world_patch(&w, "Job", "digits-master",
                                 "{\"status\":{\"conditions\":[{\"type\":\"Complete\","
                                 "\"status\":\"True\"}]}}"));
-        pass_on(&w, 4);
+        world_pass_on(&w, 4);
         world_is_state(&w, "Succeeded");
         assert_string_equal(world_status(&w, "image"), "img");
         world_fini(&w);
@@ -71,7 +61,7 @@ static void the_image_of_another_writer_is_replaced(void **state)
     (void)state;
     world_start(&w, "");
     assert_true(world_patch(&w, "HorovodJob", "digits", "{\"status\":{\"image\":\"forged\"}}"));
-    pass_on(&w, 4);
+    world_pass_on(&w, 4);
     assert_string_equal(world_status(&w, "image"), "img");
     world_fini(&w);
 }
@@ -81,7 +71,7 @@ static void finish(struct world *w, int exit_code)
 {
     world_start(w, "");
     world_end_master(w, exit_code, NULL);
-    pass_on(w, 4);
+    world_pass_on(w, 4);
     world_is_state(w, exit_code ? "Failed" : "Succeeded");
     assert_int_equal(world_events(w, "SpecIgnored"), 0);
 }
@@ -100,9 +90,9 @@ static void an_edit_of_a_finished_job_has_one_event_that_it_is_ignored(void **st
             const int n_writes = w.n_writes;
 
             world_edit(&w, edits[i]);
-            pass_on(&w, 3);
+            world_pass_on(&w, 3);
             world_restart(&w);
-            pass_on(&w, 3);
+            world_pass_on(&w, 3);
             assert_int_equal(world_events(&w, "SpecIgnored"), i + 1);
             assert_int_equal(w.n_writes - n_writes, 2); /* the event and the generation */
             assert_int_equal(
@@ -127,9 +117,9 @@ static void an_ignored_edit_has_one_event_whatever_comes_of_the_status(void **st
     assert_true(w.is_dead);
     world_restart(&w);
     w.is_status_denied = true;
-    pass_on(&w, 6);
+    world_pass_on(&w, 6);
     w.is_status_denied = false;
-    pass_on(&w, 60);
+    world_pass_on(&w, 60);
     assert_int_equal(world_events(&w, "SpecIgnored"), 1);
     world_fini(&w);
 }
@@ -143,10 +133,10 @@ static void a_job_that_goes_or_was_not_edited_has_no_event_of_an_ignored_edit(vo
     finish(&w, 0);
     assert_true(
         world_patch(&w, "HorovodJob", "digits", "{\"metadata\":{\"labels\":{\"team\":\"a\"}}}"));
-    pass_on(&w, 3);
+    world_pass_on(&w, 3);
     assert_int_equal(world_events(&w, "SpecIgnored"), 0);
     world_edit(&w, "{\"ttlSecondsAfterFinished\":0}");
-    pass_on(&w, 3);
+    world_pass_on(&w, 3);
     assert_null(world_find(&w, "HorovodJob", "digits"));
     assert_int_equal(world_events(&w, "SpecIgnored"), 0);
     world_fini(&w);
