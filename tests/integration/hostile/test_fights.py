@@ -25,7 +25,7 @@ def hook_server(tmp_path):
 
 
 def rules(operations, resources):
-    return [{"apiGroups": [RESOURCES[plural]], "apiVersions": ["v1"], "operations": list(operations), "resources": [plural]}
+    return [{"apiGroups": [RESOURCES[plural]], "apiVersions": ["*"], "operations": list(operations), "resources": [plural]}
             for plural in resources]
 
 

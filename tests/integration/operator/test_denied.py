@@ -13,7 +13,7 @@ GROUPS = {"configmaps": "", "jobs": "batch", "horovodjobs": "horovod.io", "horov
 @contextlib.contextmanager
 def denying(server, ns, resource, operation, probe):
     """A policy of the namespace denies the operation until the end; probe() is such a write."""
-    rule = {"apiGroups": [GROUPS[resource]], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
+    rule = {"apiGroups": [GROUPS[resource]], "apiVersions": ["*"], "operations": [operation], "resources": [resource]}
     selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
     items = [("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
         "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},

@@ -150,7 +150,7 @@ def is_refused(ns, plural):
 
 def test_an_admission_policy_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, operator):
     selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
-    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["statefulsets"]}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["statefulsets"]}
     policy = ("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
         "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
         "validations": [{"expression": "false", "message": "not on Sundays"}]}})
@@ -178,7 +178,7 @@ def may_delete(ns, plural, name):
 
 def test_a_removal_that_a_policy_denies_is_told_of_until_it_is_allowed(server, ns, operator):
     selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
-    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["statefulsets"]}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["statefulsets"]}
     policy = ("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
         "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
         "validations": [{"expression": "false", "message": "not on Sundays"}]}})
@@ -204,7 +204,7 @@ def test_a_removal_that_a_policy_denies_is_told_of_until_it_is_allowed(server, n
 def test_a_job_that_may_not_be_removed_keeps_its_end_and_no_workers(server, ns, run_operator):
     """Its time is over, and a policy denies its deletion, also to an operator that starts anew."""
     selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
-    rule = {"apiGroups": ["horovod.io"], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["horovodjobs"]}
+    rule = {"apiGroups": ["horovod.io"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["horovodjobs"]}
     policy = ("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
         "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
         "validations": [{"expression": "false", "message": "not on Sundays"}]}})
@@ -244,7 +244,7 @@ def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, op
     hook = ("validatingwebhookconfigurations", {"metadata": {"name": ns.name}, "webhooks": [{
         "name": "policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}},
-        "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}],
+        "rules": [{"apiGroups": ["batch"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["jobs"]}],
         "clientConfig": hook_server.client_config}]})
     status = {"message": "no more budget", **({"code": code} if code else {})}
     hook_server.answer = lambda request: {"allowed": False, "status": status}
@@ -279,7 +279,7 @@ def test_a_child_that_a_webhook_makes_wrong_holds_a_job_up_and_does_not_end_it(s
     hook = ("mutatingwebhookconfigurations", {"metadata": {"name": ns.name}, "webhooks": [{
         "name": "policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}},
-        "rules": [{"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [plural]}],
+        "rules": [{"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [plural]}],
         "clientConfig": hook_server.client_config}]})
     asked = threading.Event()
 

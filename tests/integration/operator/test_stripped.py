@@ -141,7 +141,7 @@ def strip_at_creation(request):
 
 def test_what_a_webhook_strips_at_creation_is_told_as_such_and_gets_its_owner(server, ns, operator, tmp_path):
     """The operator knows what it has made a moment ago."""
-    rule = {"apiGroups": ["", "apps", "batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "scope": "Namespaced",
+    rule = {"apiGroups": ["", "apps", "batch"], "apiVersions": ["*"], "operations": ["CREATE"], "scope": "Namespaced",
             "resources": list(CHILDREN)}
     with webhook.serving(tmp_path) as serving:
         serving.answer = strip_at_creation
