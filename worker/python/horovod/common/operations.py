@@ -60,6 +60,24 @@ def poll(handle):
     return _core.poll(handle)
 
 
+def complete(begin, items):
+    """Calls begin(item), which returns a handle, for each item, and then waits for all handles. Raises the first error at the end,
+    because the other ranks submit all."""
+    handles, failure = [], None
+    for item in items:
+        try:
+            handles.append(begin(item))
+        except (ValueError, TypeError, RuntimeError) as error:
+            failure = failure or error
+    for handle in handles:
+        try:
+            synchronize(handle)
+        except RuntimeError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
 def barrier(process_set=global_process_set):
     """Waits until every rank of the process set has called it."""
     _core.barrier(process_set.process_set_id)

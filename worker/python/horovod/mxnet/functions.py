@@ -3,8 +3,9 @@ from mxnet import gluon
 
 from horovod.common import refusals
 from horovod.common.objects import allgather_object, broadcast_object  # noqa: F401
+from horovod.common.operations import complete
 from horovod.mxnet.adapter import operations
-from horovod.mxnet.mpi_ops import broadcast_, complete, global_process_set, size
+from horovod.mxnet.mpi_ops import broadcast_, global_process_set, size
 
 
 def broadcast_parameters(params, root_rank=0, prefix=None):

@@ -103,21 +103,3 @@ def grouped_reducescatter(tensors, op=Average, name=None, priority=0, process_se
     del priority
     return list(synchronize(operations.grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor,
                                                                    postscale_factor)))
-
-
-def complete(begin, items):
-    """Calls begin(item), which returns a handle, for each item, and then waits for all handles. Raises the first error at the end,
-    because the other ranks submit all."""
-    handles, failure = [], None
-    for item in items:
-        try:
-            handles.append(begin(item))
-        except (ValueError, TypeError, RuntimeError) as error:
-            failure = failure or error
-    for handle in handles:
-        try:
-            synchronize(handle)
-        except RuntimeError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure

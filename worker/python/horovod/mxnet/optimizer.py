@@ -7,10 +7,11 @@ import warnings
 
 import mxnet
 
+from horovod.common.operations import complete
 from horovod.common.util import split_list
 from horovod.mxnet.adapter import operations
 from horovod.mxnet.compression import Compression
-from horovod.mxnet.mpi_ops import Sum, complete, global_process_set
+from horovod.mxnet.mpi_ops import Sum, global_process_set
 
 
 class _Reduction:

@@ -5,7 +5,8 @@ import torch
 
 from horovod.common import refusals
 from horovod.common.objects import allgather_object, broadcast_object, refuse_broadcast  # noqa: F401
-from horovod.torch.mpi_ops import broadcast_async_, global_process_set, rank, synchronize
+from horovod.common.operations import complete
+from horovod.torch.mpi_ops import broadcast_async_, global_process_set, rank
 
 STATE_NAME = "optimizer_state"  # of the object and its tensors
 
@@ -15,19 +16,7 @@ def broadcast_parameters(params, root_rank):
 
     params: a state_dict(), or pairs (name, tensor) as of named_parameters(), or a list of tensors.
     """
-    handles, failure = [], None
-    for name, tensor in _named(params):  # submits all, even if one fails, because the other ranks do so
-        try:
-            handles.append(_begin(tensor, root_rank, name))
-        except (ValueError, TypeError, RuntimeError) as error:
-            failure = failure or error
-    for handle in handles:
-        try:
-            synchronize(handle)
-        except RuntimeError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
+    complete(lambda pair: _begin(pair[1], root_rank, pair[0]), _named(params))
 
 
 def _begin(tensor, root_rank, name):
