@@ -1,0 +1,52 @@
+/*
+ * Looks up TensorFlow's C API in the library that Python has loaded with it. That library is not
+ * in the loader's list of global symbols, so it is opened again by its name, without loading it.
+ */
+#include "worker/python/tensorflow/api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIBRARY "libtensorflow_framework.so.2"
+
+/* ThreadPoolDevice::ComputeAsync(AsyncOpKernel *, OpKernelContext *, std::function<void()>), of
+ * libstdc++. The name would have other letters for the std::function of another C++ library. */
+#define TAKES_FUNCTION                                                                             \
+    "_ZN10tensorflow16ThreadPoolDevice12ComputeAsyncEPNS_13AsyncOpKernelEPNS_15OpKernelContext"    \
+    "ESt8functionIFvvEE"
+
+struct hvd_tf_api hvd_tf;
+static void *library;
+static char problem[256];
+
+static bool look_up(const char *name, void *function, size_t size)
+{
+    void *symbol = dlsym(library, name);
+
+    if (!symbol)
+        snprintf(problem, sizeof(problem),
+                 "This version of TensorFlow has no function %s: use 2.15 to 2.21.", name);
+    memcpy(function, &symbol, size);
+    return symbol != NULL;
+}
+
+const char *hvd_tf_api_load(void)
+{
+    library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) {
+        snprintf(problem, sizeof(problem), "%s is not loaded: import tensorflow first.", LIBRARY);
+        return problem;
+    }
+#define LOOK_UP(result, name, arguments)                                                           \
+    if (!look_up("TF_" #name, &hvd_tf.name, sizeof(hvd_tf.name)))                                  \
+        return problem;
+    HVD_TF_API(LOOK_UP)
+#undef LOOK_UP
+    return NULL;
+}
+
+bool hvd_tf_api_has_libstdcxx(void)
+{
+    return dlsym(library, TAKES_FUNCTION) != NULL;
+}
