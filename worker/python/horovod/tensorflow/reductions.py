@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from horovod.common import refusals
 from horovod.common.util import split_list
-from horovod.tensorflow import mpi_ops, xla
+from horovod.tensorflow import mpi_ops
 from horovod.tensorflow.compression import Compression, NoneCompressor
 from horovod.tensorflow.mpi_ops import (
     Adasum, Average, Sum, _allreduce, _grouped_allreduce, _grouped_reducescatter, _reducescatter, check_num_rank_power_of_2,
@@ -255,7 +255,7 @@ class Gradients:
             grads = [as_dense(gradient) for gradient in grads]
         if self._is_alone():
             return list(grads)
-        if _executing_eagerly() or xla.is_compiling():
+        if _executing_eagerly() or mpi_ops.is_compiling():
             return self._reduce(grads, vars, use_generic_names)
         with tf.name_scope(f"{self.name}_Allreduce"):
             return self._reduce(grads, vars, use_generic_names)
