@@ -37,18 +37,18 @@ def check(function):
     return function
 
 
-def run_checks(hvd, before_each=lambda: None, table=TORCH):
+def run_checks(hvd, before_each=lambda: None, tables=(TORCH,)):
     """Runs all checks in the order of the file, the same on every rank; hvd: horovod.numpy or a framework's module, whose interface
-    is that of the table."""
+    is that of the tables."""
     hvd.init(process_sets="dynamic")
     rank = hvd.rank()
-    _run(rank, Witness(table) if rank in (0, hvd.size() - 1) else Blind(), before_each, _add_up)  # two see enough
+    _run(rank, Witness(*tables) if rank in (0, hvd.size() - 1) else Blind(), before_each, _add_up)  # two see enough
     hvd.shutdown()
 
 
 def run_checks_alone():
     """The same for a program that is no rank of a job."""
-    _run(0, Witness(), lambda: None, lambda name: None)
+    _run(0, Witness(TORCH), lambda: None, lambda name: None)
 
 
 def _run(rank, witness, before_each, after_each):

@@ -27,6 +27,7 @@ TIMEOUT = 240
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import limits  # noqa: E402  (the path above)
 import streams  # noqa: E402
+from entries import entry_names  # noqa: E402
 
 ALONE = {"runner"}  # folders whose run.py is no rank: it starts jobs itself
 
@@ -131,10 +132,10 @@ def assert_checked(folder, n, name, python=PYTHON, **extra):
         assert results[name] is None, f"rank {rank}:\n{results[name]}"
 
 
-def called_in(folder, n, python=PYTHON):
+def called_in(folder, n, python=PYTHON, **extra):
     """{entry of the public interface: parameters} of what checks that ended well called; see witness.py."""
     called = {}
-    for results in job(folder, n, python)[1].values():
+    for results in job(folder, n, python, **extra)[1].values():
         for entry, parameters in results["called"].items():
             called.setdefault(entry, set()).update(parameters)
     return called
@@ -145,7 +146,34 @@ def errors_in(folder, n, python=PYTHON):
     return {tuple(error) for results in job(folder, n, python)[1].values() for error in results["errors"]}
 
 
-def assert_ended_well(folder, n, python=PYTHON):
+def assert_ended_well(folder, n, python=PYTHON, **extra):
     """Fails unless the job did."""
-    done, _ = job(folder, n, python)
+    done, _ = job(folder, n, python, **extra)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+
+
+def tool(python, program, *arguments, **extra):
+    """What a program of this folder prints, read as JSON."""
+    done = call(python, HERE / program, *arguments, **extra)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def entries(*tables):
+    """What tables of Horovod's interface list."""
+    return [entry for table in tables for entry in entry_names(json.loads(table.read_text(encoding="utf-8")))]
+
+
+def used_entries(*tables):
+    """Those of them that checks have to use."""
+    return [entry for entry in entries(*tables) if entry.split()[0] in ("export", "function", "method")]
+
+
+def assert_used(entry, called, watched, n):
+    """Fails unless checks at n ranks called an entry with every parameter, if it has code of its own: a class, a constant or a method
+    that is inherited has nothing to watch."""
+    if entry not in watched:
+        return
+    assert entry in called, f"no check calls it at {n} ranks"
+    missing = set(watched[entry]) - called[entry]
+    assert not missing, f"at {n} ranks no check gives another value than the default for {sorted(missing)}"

@@ -3,11 +3,10 @@ every parameter, by checks at 1, 2 and 4 ranks; and the errors that Horovod docu
 import functools
 import json
 import re
-import subprocess
 
 import pytest
 
-from ranks import HERE, PYTHON, ROOT, TORCH_PYTHON, called_in, environment, errors_in
+from ranks import PYTHON, ROOT, TORCH_PYTHON, assert_used, called_in, entries, errors_in, tool, used_entries
 
 TABLE = ROOT / "tests" / "data" / "horovod_torch_api.json"
 ERRORS = ROOT / "tests" / "data" / "horovod_errors.json"
@@ -15,36 +14,14 @@ JOBS = (("core", PYTHON), ("runner", PYTHON), ("torch_ops", TORCH_PYTHON), ("tor
 RANKS = [1, 2, 4]
 
 
-def table():
-    return json.loads(TABLE.read_text(encoding="utf-8"))
-
-
-def entries():
-    """What the table of Horovod's interface lists, as interface.py calls it."""
-    kinds = {"exports": "export", "absent": "absent", "constants": "constant", "functions": "function",
-             "classes": "class"}
-    listed = [f"{kind} {module}.{name}" for part, kind in kinds.items()
-              for module, names in table()[part].items() for name in names]
-    return listed + [f"method {module}.{name}.{method}" for module, classes in table()["classes"].items()
-                     for name, entry in classes.items() for method in entry["methods"]]
-
-
-def tool(program, *arguments):
-    """What a program of this folder prints, read as JSON."""
-    done = subprocess.run([TORCH_PYTHON, HERE / program, *arguments], env=environment(), capture_output=True, text=True,
-                          timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @functools.lru_cache(maxsize=1)
 def compared():
-    return tool("interface.py", TABLE)
+    return tool(TORCH_PYTHON, "interface.py", TABLE)
 
 
 @functools.lru_cache(maxsize=1)
 def watched():
-    return tool("witness.py")
+    return tool(TORCH_PYTHON, "witness.py", TABLE.name)
 
 
 @functools.lru_cache(maxsize=None)
@@ -57,18 +34,15 @@ def called(n):
     return union
 
 
-@pytest.mark.parametrize("entry", entries())
+@pytest.mark.parametrize("entry", entries(TABLE))
 def test_the_interface_is_horovods(entry):
     assert compared()[entry] is None, compared()[entry]
 
 
-@pytest.mark.parametrize("entry", [entry for entry in entries() if entry.split()[0] in ("export", "function", "method")])
+@pytest.mark.parametrize("entry", used_entries(TABLE))
 def test_checks_use_it_with_every_parameter_at_1_2_and_4_ranks(entry):
-    """An entry without code of its own (a class, a constant, a method that is inherited) has nothing to watch."""
-    for n in RANKS if entry in watched() else []:
-        assert entry in called(n), f"no check calls it at {n} ranks"
-        missing = set(watched()[entry]) - called(n)[entry]
-        assert not missing, f"at {n} ranks no check gives another value than the default for {sorted(missing)}"
+    for n in RANKS:
+        assert_used(entry, called(n), watched(), n)
 
 
 def errors():

@@ -1,6 +1,6 @@
 """Witnesses which functions of Horovod's public interface a check calls, and which parameters it gives a value of its own.
 
-The interface is a table in tests/data. A function counts when the tests' own code calls it, a method
+The interface is what tables in tests/data list. A function counts when the tests' own code calls it, a method
 whoever does. Modules whose framework is not installed are left out.
 """
 import collections
@@ -52,10 +52,10 @@ def read(table):
     return json.loads((DATA / table).read_text(encoding="utf-8"))
 
 
-def watched(table):
+def watched(*tables):
     """{id of what is called: [_Watched]}: code of Python's functions, and C's functions themselves."""
     found = collections.defaultdict(list)
-    for entry, is_function, path in _functions(table):
+    for entry, is_function, path in (function for table in tables for function in _functions(table)):
         try:
             function = inspect.unwrap(resolve(path))
         except (AttributeError, ImportError):
@@ -100,8 +100,8 @@ class Blind:
 class Witness:
     """What was called since the last take(), in all threads that were started since begin()."""
 
-    def __init__(self, table=TORCH):
-        self._watched = watched(read(table))
+    def __init__(self, *tables):
+        self._watched = watched(*map(read, tables))
         self._called = collections.defaultdict(set)
 
     def begin(self):
@@ -136,6 +136,6 @@ class Witness:
                 given.add(name)
 
 
-if __name__ == "__main__":  # witness.py [TABLE] prints {entry: [parameter]} of all that can be watched
-    ALL = [one for watched_here in watched(read((sys.argv[1:] or [TORCH])[0])).values() for one in watched_here]
+if __name__ == "__main__":  # witness.py TABLE... prints {entry: [parameter]} of all that can be watched
+    ALL = [one for watched_here in watched(*map(read, sys.argv[1:])).values() for one in watched_here]
     json.dump({one.entry: sorted(one.defaults) for one in ALL}, sys.stdout)

@@ -11,4 +11,4 @@ import horovod.mxnet as hvd
 
 if __name__ == "__main__":
     os.environ["HOROVOD_TIMELINE"] = "DYNAMIC"
-    run_checks(hvd, lambda: mxnet.random.seed(1), "horovod_mxnet_api.json")
+    run_checks(hvd, lambda: mxnet.random.seed(1), ["horovod_mxnet_api.json"])
