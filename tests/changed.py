@@ -15,6 +15,8 @@ QUICK = (
     (r"worker/(launch|timeline_report)/", [("tests/integration/launch/test_local.py", "")], ("launch", "openmpi5", "e2e")),
     (r"worker/python/", [("tests/integration/python/test_core.py", "")], ("python", "e2e")),
     (r"worker/python/horovod/(mxnet|common)/", [("tests/integration/mxnet/test_mxnet_import.py", "")], ("mxnet",)),
+    (r"worker/python/(tensorflow|horovod/(tensorflow|keras|_keras|common))/",
+     [("tests/integration/tensorflow/test_tensorflow_interface.py", "interface_is")], ("tensorflow",)),
     (r"operator/|crds/", [("tests/integration/fake/test_explain.py", "")],
      ("operator", "hostile", "fake", "chaos", "e2e")),
     (r"charts/|crds/", [("tests/integration/chart/test_chart.py", "")], ("chart", "e2e")),

@@ -271,23 +271,16 @@ def openmpi5():
                   lambda: launch(environment))
 
 
-def python():
-    """The package with PyTorch, which is 4 GB in the cache."""
-    status, output = call(["script/bootstrap", "python"], 1800)
-    if status:
-        return [Result("script/bootstrap python", "failed", output[-6000:])]
-    return pytest("tests/integration/python", timeout=3600)  # the first time it makes roots of Debian
-
-
-def mxnet():
-    """horovod.mxnet, where the system's Python is old enough for MXNet."""
-    status, output = call(["script/bootstrap", "python"], 1800)
+def framework(folder, environment, timeout=1800):
+    """A suite that needs a framework, which script/bootstrap python installs unless the system's Python is too new for it."""
+    status, output = call(["script/bootstrap", "python"], 3600)
     if status:
         return [Result("script/bootstrap python", "failed", output[-6000:])]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod"
-    if not (cache / "python" / "mxnet-1.9.1").exists():
-        return [Result("horovod.mxnet", "skipped", "MXNet needs Python 3.11 or older")]
-    return pytest("tests/integration/mxnet")
+    if not (cache / "python" / environment).exists():
+        reason = re.search(rf"^bootstrap: ({environment} .*)$", output, re.M)
+        return [Result(folder, "skipped", reason[1] if reason else f"there is no environment {environment}")]
+    return pytest(folder, timeout=timeout)
 
 
 def fuzz():
@@ -392,8 +385,11 @@ SUITES = {
     "mpi": ("the runtime under mpirun -np 1, 2, 4", lambda: pytest("tests/integration/mpi")),
     "launch": ("horovodrun over Open MPI and ssh", launch),
     "openmpi5": ("the runtime and horovodrun with Open MPI 5", openmpi5),
-    "python": ("the Python package, with arrays and with PyTorch, at 1, 2 and 4 ranks", python),
-    "mxnet": ("horovod.mxnet with MXNet 1.9.1, at 1, 2 and 4 ranks", mxnet),
+    "python": ("the Python package, with arrays and with PyTorch, at 1, 2 and 4 ranks",
+               lambda: framework("tests/integration/python", "torch-2.15.0", 3600)),  # the first time it makes roots of Debian
+    "mxnet": ("horovod.mxnet with MXNet 1.9.1, at 1, 2 and 4 ranks", lambda: framework("tests/integration/mxnet", "mxnet-1.9.1")),
+    "tensorflow": ("horovod.tensorflow and horovod.keras with TensorFlow 2.21 and 2.15.1, at 1, 2 and 4 ranks",
+                   lambda: framework("tests/integration/tensorflow", "tensorflow-2.21.0")),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
@@ -540,7 +536,7 @@ TOGETHER = ("fake", "images", "chart")
 
 
 # Not gated on times: beside all these, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "tsan", "lint", "mxnet", "planted", "fuzz", "clang")
+ASIDE_SUITES = ("python", "asan", "tensorflow", "tsan", "lint", "mxnet", "planted", "fuzz", "clang")
 ASIDE_AT_ONCE = 2
 
 

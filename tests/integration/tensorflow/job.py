@@ -1,0 +1,26 @@
+"""Runs all checks of a folder in one job: each rank runs run.py of the folder, which calls this.
+
+Files are imported in the order of their names, but those whose jobs end and begin anew, beginnings*.py, come last.
+"""
+import importlib
+import pathlib
+
+from checks import run_checks
+
+TABLES = ["horovod_tensorflow_api.json", "horovod_keras_api.json"]
+
+
+def import_checks(folder):
+    """Imports the files of a folder that have checks."""
+    files = sorted(pathlib.Path(folder).glob("*.py"), key=lambda file: (file.stem.startswith("beginnings"), file.stem))
+    for file in files:
+        if "\n@check\n" in file.read_text(encoding="utf-8"):
+            importlib.import_module(file.stem)
+
+
+def run(folder, hvd):
+    """All checks of a folder, each with the same random numbers on every rank."""
+    import tensorflow  # pylint: disable=import-outside-toplevel  # not before the program that calls this has chosen its settings
+
+    import_checks(folder)
+    run_checks(hvd, lambda: tensorflow.random.set_seed(1), TABLES)

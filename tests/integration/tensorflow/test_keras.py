@@ -1,0 +1,17 @@
+"""horovod.keras and horovod.tensorflow.keras: every check at 1, 2 and 4 ranks with Keras 3, and at 2 with tf_keras and Keras 2.15."""
+import pytest
+import variants
+
+JOBS = [*((n, variants.KERAS_3) for n in (1, 2, 4)), (2, variants.TF_KERAS), (2, variants.KERAS_2)]
+IDS = [f"{n}-{variant.name}" for n, variant in JOBS]
+
+
+@pytest.mark.parametrize("n, variant", JOBS, ids=IDS)
+@pytest.mark.parametrize("name", variants.checks_of("keras"))
+def test_on_every_rank(name, n, variant):
+    variants.assert_checked("keras", n, name, variant)
+
+
+@pytest.mark.parametrize("n, variant", JOBS, ids=IDS)
+def test_the_job_of_all_checks_ends_well(n, variant):
+    variants.assert_ended_well("keras", n, variant)

@@ -1,0 +1,74 @@
+"""The versions of TensorFlow and Keras that the checks run with, and their jobs; see ranks.py of the python suite."""
+import dataclasses
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "python"))
+import ranks  # noqa: E402  (the path above)
+
+TABLES = [ranks.ROOT / "tests" / "data" / f"horovod_{name}_api.json" for name in ("tensorflow", "keras")]
+# Nothing but warnings and errors of TensorFlow, no look for a GPU, one thread a rank in its kernels; checks share job.py.
+SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_NUM_INTEROP_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A version of TensorFlow with a Keras: the environment is made by script/bootstrap python."""
+    name: str
+    version: str  # of TensorFlow
+    is_legacy: bool = False  # tf.keras is tf_keras
+
+    @property
+    def python(self):
+        return str(ranks.CACHE / "python" / f"tensorflow-{self.version}" / "bin" / "python")
+
+    @property
+    def is_there(self):
+        return pathlib.Path(self.python).exists()
+
+    def settings(self, **extra):
+        """For the environment of its processes."""
+        return {**SETTINGS, **({"TF_USE_LEGACY_KERAS": "1"} if self.is_legacy else {}), **extra}
+
+
+KERAS_3 = Variant("keras-3", "2.21.0")
+TF_KERAS = Variant("tf-keras", "2.21.0", is_legacy=True)
+KERAS_2 = Variant("tensorflow-2.15.1", "2.15.1")
+ALL = [KERAS_3, TF_KERAS, KERAS_2]
+
+
+def needed(variant):
+    """Skips a test whose environment this Python cannot have."""
+    if not variant.is_there:
+        import pytest  # pylint: disable=import-outside-toplevel  # ranks need none
+        pytest.skip(f"TensorFlow {variant.version} is not installed: script/bootstrap python names the reason")
+
+
+def settings_of_job(variant):
+    """For the ranks of a job of checks, which import job.py."""
+    path = ranks.environment()["PYTHONPATH"]
+    return variant.settings(PYTHONPATH=f"{path}:{HERE}")
+
+
+def assert_checked(folder, n, name, variant):
+    needed(variant)
+    ranks.assert_checked(f"../tensorflow/{folder}", n, name, variant.python, **settings_of_job(variant))
+
+
+def assert_ended_well(folder, n, variant):
+    needed(variant)
+    ranks.assert_ended_well(f"../tensorflow/{folder}", n, variant.python, **settings_of_job(variant))
+
+
+def called_in(folder, n, variant):
+    return ranks.called_in(f"../tensorflow/{folder}", n, variant.python, **settings_of_job(variant))
+
+
+def tool(variant, program, *arguments):
+    needed(variant)
+    return ranks.tool(variant.python, program, *arguments, **variant.settings())
+
+
+def checks_of(folder):
+    return ranks.checks_of(f"../tensorflow/{folder}")
