@@ -42,9 +42,10 @@ def broadcast_global_variables(backend, root_rank):
 
 def allreduce(backend, value, name, average, prescale_factor, postscale_factor, op, compression):
     """Returns the reduction of the ranks' values."""
-    op = handle_average_backwards_compatibility(op, average) if op is not None or average is not None else basics.Average
+    if average is not True or op is not None:  # True is a default of horovod.keras, and no reason for a warning
+        op = handle_average_backwards_compatibility(op, average)
     return _evaluated(backend, _framework(backend).allreduce(
-        _tensor(backend, value), name=name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
+        _tensor(backend, value), name=name, op=basics.Average if op is None else op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
         compression=compression))
 
 
