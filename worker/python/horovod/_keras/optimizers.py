@@ -64,7 +64,10 @@ class _DistributedOptimizer:
         return self._horovod.computed(own_gradients(loss, params), params)
 
     def apply_gradients(self, *args, **kwargs):
-        """Updates the variables with the reduced gradients."""
+        """Reduces the gradients, then updates the variables with them. The arguments are those of the wrapped class."""
+        return self._reduce_and_apply(*args, **kwargs)
+
+    def _reduce_and_apply(self, *args, **kwargs):
         return super().apply_gradients(*args, **kwargs)
 
 
@@ -89,11 +92,10 @@ class _Keras2(_DistributedOptimizer):
         pairs = list(grads_and_vars) if self._horovod.take_aggregated() else _paired(self._horovod.aggregated, grads_and_vars)
         return _finite_before_update(self._horovod, pairs)
 
-    def apply_gradients(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **kwargs):
-        """Reduces the gradients, then updates the variables with them."""
+    def _reduce_and_apply(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **kwargs):
         is_reduced = skip_gradients_aggregation or not kwargs.pop("experimental_aggregate_gradients", True)
         pairs = _ready(self, grads_and_vars, is_reduced)
-        update = functools.partial(super().apply_gradients, pairs, name=name, skip_gradients_aggregation=True, **kwargs)
+        update = functools.partial(super()._reduce_and_apply, pairs, name=name, skip_gradients_aggregation=True, **kwargs)
         return self._horovod.update(self, update)
 
 
@@ -110,10 +112,9 @@ class _Legacy(_DistributedOptimizer):
         pairs = list(grads_and_vars) if self._horovod.take_aggregated() else _paired(self._horovod.aggregated, grads_and_vars)
         return _finite_before_update(self._horovod, pairs)
 
-    def apply_gradients(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
-        """Reduces the gradients, then updates the variables with them."""
+    def _reduce_and_apply(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
         pairs = _ready(self, grads_and_vars, not experimental_aggregate_gradients)
-        update = functools.partial(super().apply_gradients, pairs, name=name, experimental_aggregate_gradients=False)
+        update = functools.partial(super()._reduce_and_apply, pairs, name=name, experimental_aggregate_gradients=False)
         return self._horovod.update(self, update)
 
 
