@@ -85,8 +85,9 @@ struct hvd_engine {
     atomic_size_t n_waiters;
     atomic_size_t n_completed;
     atomic_ulong n_submitted;
-    atomic_bool is_leaving;       /* shutdown was called here */
-    atomic_bool is_urgent;        /* a thread polls, so queued tensors are not held back */
+    atomic_bool is_leaving; /* shutdown was called here */
+    atomic_bool is_urgent;  /* a thread polls, or waits for a completion, so queued tensors are
+                               not held back */
     atomic_bool has_lost_refusal; /* a refusal could not be announced for lack of memory */
     atomic_bool is_over;          /* every rank has left, or cannot be reached any more */
 

@@ -154,15 +154,21 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     hvd_entry_recycle(e, entry, is_transient);
 }
 
-/* Counts another queued tensor of that many bytes. A tensor whose thread waits at once is due,
- * so it needs no reading of the clock. Holds mu. */
-static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now)
+/* Counts another queued tensor of that many bytes. A tensor is due if its thread waits at once, or
+ * if it has a completion: the program goes on in that, and no wait follows by which the engine
+ * would learn that the tensor is due. So it needs no reading of the clock. Holds mu. */
+static void count_queued(struct hvd_engine *e, const struct hvd_entry *entry, int64_t bytes,
+                         bool is_waited_now)
 {
+    const bool is_due = is_waited_now || entry->has_completion;
+
     e->locked.queued_bytes += bytes;
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
-        e->locked.first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
+        e->locked.first_queued_ns = is_due ? 0 : hvd_engine_now_ns();
         e->locked.is_new_batch = true;
     }
+    if (entry->has_completion && !atomic_load_explicit(&e->is_urgent, memory_order_relaxed))
+        atomic_store(&e->is_urgent, true);
     hvd_add(&e->n_outstanding, 1);
     hvd_add(&e->n_submitted, 1);
     hvd_add(&e->n_queued, 1);
@@ -190,7 +196,7 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
         hvd_add(&e->n_outstanding, 1);
         hvd_add(&e->n_submitted, 1);
     } else {
-        count_queued(e, entry->count * (int64_t)width, is_waited_now);
+        count_queued(e, entry, entry->count * (int64_t)width, is_waited_now);
     }
     hvd_telemetry_submitted(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
                             bit != NULL);
@@ -211,15 +217,15 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
 /* Wakes the thread that must process the submission, unless it will look soon anyway. Holds mu. */
 static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 {
-    const bool is_full = hvd_engine_is_full(e);
+    const bool is_due = hvd_engine_is_full(e) || atomic_load(&e->is_urgent);
 
     /* A progress owner that sleeps in the transport must learn when the new batch is due. */
-    const bool must_receive = is_full || (e->locked.is_asleep && e->locked.is_new_batch) ||
+    const bool must_receive = is_due || (e->locked.is_asleep && e->locked.is_new_batch) ||
                               atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
 
     e->locked.is_new_batch = false;
     if (e->locked.has_progress_owner ? must_receive
-                                     : (!is_waited_now && (e->locked.is_deep || is_full)))
+                                     : (!is_waited_now && (e->locked.is_deep || is_due)))
         hvd_wake_owner(e);
 }
 
@@ -306,7 +312,7 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
         entry->completion = *d->completion;
     hvd_handles_renew(entry);
     hvd_cache_own(set->locked.cache, slot->index, entry);
-    count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
+    count_queued(e, entry, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
     hvd_telemetry_submitted(e->options.telemetry, (uint64_t)entry->handle, &entry->request, true);
     queue_bit(set, slot);
     learn_order(set, slot);
