@@ -22,18 +22,19 @@ import python
 import results
 import simulated
 import steps
+import tensorflow_rows
 
 OUT = measure.RESULTS
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
          "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,
          "long": longrun.measure_rows, "nodes": nodes.measure_rows, "limited": nodes.measure_limited,
-         "calls": python.measure_calls, "training": python.measure_training}
+         "calls": python.measure_calls, "training": python.measure_training, "tensorflow": tensorflow_rows.measure_rows}
 # The whole runtime is what has rows in the table.
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes", "limited"],
               "python": ["calls", "training"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
-ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report,
+ACTIONS = {"peers": peer.build_all, "table": lambda: print(results.markdown(results.load())), "report": results.report,
            "timeline": picture.draw}
 
 
@@ -58,7 +59,8 @@ def main():
                              "operator; its parts served (on a fake API server), long (the same for some minutes) and "
                              "nodes (on a real one) and limited (the same with the limits of its controllers as they "
                              "are); python, with its parts calls (an operation over the C call) and training (with PyTorch "
-                             "beside its own DistributedDataParallel); peers: build what steps compares with; table: "
+                             "beside its own DistributedDataParallel); tensorflow: operations and training beside Horovod's; peers: "
+                             "build what steps and tensorflow compare with; table: "
                              "print the results in Markdown; report: write them and a plot into docs/; timeline: draw "
                              "the picture of docs/timeline.md")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
@@ -80,7 +82,7 @@ def main():
         if name not in BENCHMARKS and name not in ACTIONS:
             parser.error(f"no benchmark '{name}'; there are {', '.join([*BENCHMARKS, *ACTIONS])}")
     if "peers" in names:
-        peer.build()
+        peer.build_all()
     for name in names:
         if name in BENCHMARKS:
             measure_rows(name, options)

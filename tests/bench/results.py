@@ -20,6 +20,10 @@ BEGIN, END = "<!-- table: script/bench report -->", "<!-- end of the table -->"
 TARGETS = {1: 0.70, 2: 0.80, (3, "3-default"): 0.35, (3, "3-best"): 0.70, 4: 0.04, 5: 0.20, 6: 0.0625, 7: 0.05, 8: 0.20,
            **{("python", name): 1 for name in ("torch-over-c", "torch-async-over-c", "resnet50", "resnet50-lean",
                                                "many-small", "many-small-lean", "idle-cores", "peak-memory")},
+           **{("tensorflow", name): target for name, target in (
+               ("eager-1", 1 / 60), ("graph-64x1", 0.27), ("group-1024x4KiB", 0.30), ("group-graph-1024x4KiB", 0.50),
+               ("graph-64x1MiB", 0.20), ("eager-64MiB", 0.20), ("indexed-slices", 1 / 40), ("fit-small-cnn", 0.75),
+               ("fit-many-small", 0.60), ("fit-many-small-keras-3", 0.49))},
            9: 0.35, 10: 1, 11: 1.10, 15: 1, (13, "cached-27360-floor"): 1.1, (14, "first-27360-ranks"): 0.01}
 # Rows whose ratio is a count with target 0.
 COUNTS = ("allocations-", "writes-after-")
@@ -65,7 +69,7 @@ def verdict(line):
     goal = target(line)
     if goal is None:
         return ""
-    return f"{goal:g}" if line["ratio_p50"] <= goal else f"{goal:g}, **missed**"
+    return f"{goal:.3g}" if line["ratio_p50"] <= goal else f"{goal:.3g}, **missed**"
 
 
 def row_of(line):

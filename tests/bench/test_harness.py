@@ -15,12 +15,14 @@ import longrun
 import measure
 import network
 import nodes
+import peer
 import picture
 import python
 import results
 import simulated
 import stages
 import steps
+import tensorflow_rows
 
 
 def block(workload, arm, turn, p50_us, ping_ns=(100, 110), **more):
@@ -406,6 +408,59 @@ def test_an_operation_is_one_call_beside_one_in_c_and_submitted_beside_submitted
     assert "array-async-over-c" in said
     for name, target in (("torch-over-c", 1), ("torch-async-over-c", 1), ("layer-over-c", None), ("array-over-c", None)):
         assert results.target({"row": "python", "name": name}) == target
+
+
+def of_jobs(ours, keras_3, theirs, weights=1.0):
+    """The jobs of a launch of tensorflow_rows, in which a step of each workload took so long."""
+    times = {"ours": iter(ours), "ours-keras-3": iter(keras_3), "peer": iter(theirs)}
+    return [(arm, dict.fromkeys([*tensorflow_rows.OPERATIONS, *tensorflow_rows.MODELS],
+                                {"p50_us": next(times[arm]), "weights": weights if arm == "peer" else 1.0}))
+            for arm in tensorflow_rows.TURNS]
+
+
+def test_jobs_of_a_launch_with_tensorflow_are_paired_in_both_orders():
+    jobs_found = of_jobs((10, 30), (4, 6), (90, 110))
+    assert tensorflow_rows.sample(jobs_found, "eager-1") == (20, 100, 0.2)
+    assert tensorflow_rows.sample(jobs_found, "fit-small-cnn", "ours-keras-3") == (5, 100, 0.05)
+    tensorflow_rows.check_same(jobs_found)
+    with pytest.raises(SystemExit, match="weights of fit-small-cnn differ"):
+        tensorflow_rows.check_same(of_jobs((1, 1), (1, 1), (1, 1), weights=1.001))
+
+
+def test_each_launch_with_tensorflow_runs_every_arm_as_often_before_as_after_the_other(monkeypatch, tmp_path, capsys):
+    started = []
+
+    def launch(arguments, *, bind, **environment):
+        started.append((environment["PYTHONPATH"], environment["TF_USE_LEGACY_KERAS"], arguments[2:]))
+        return [{"workload": name, "p50_us": 1 + ("peer" in environment["PYTHONPATH"]), "weights": 3.0}
+                for name in [*tensorflow_rows.OPERATIONS, *tensorflow_rows.MODELS]]
+    monkeypatch.setattr(measure, "launch", launch)
+    monkeypatch.setattr(tensorflow_rows.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(peer, "tensorflow_package", lambda: tmp_path / "peer")
+    (tmp_path / "peer").mkdir()
+    table = measure.Table(1)
+    tensorflow_rows.measure_rows(table, argparse.Namespace(launches=2, bind="core"))
+    assert started == started[::-1] and len(started) == 6 and "eager-1" in capsys.readouterr().out
+    assert [path.endswith("peer") for path, *_ in started] == [False, False, True, True, False, False]
+    assert [(legacy, parts) for _, legacy, parts in started[:3]] == [
+        ("1", ["operations", "training"]), ("0", ["training"]), ("1", ["operations", "training"])]
+    assert len(table.rows) == 11 and {row["ratio_p50"] for row in table.rows} == {0.5}
+    assert results.target(table.rows[0]) == pytest.approx(1 / 60)
+
+
+def test_without_a_peer_for_tensorflow_its_rows_say_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(tensorflow_rows.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(peer, "tensorflow_package", lambda: tmp_path / "missing")
+    table = measure.Table(1)
+    tensorflow_rows.measure_rows(table, argparse.Namespace(launches=2, bind="core"))
+    assert not table.rows and "no peer (script/bench peers builds it)" in capsys.readouterr().out
+
+
+def test_a_peer_lies_where_what_it_is_made_from_says(monkeypatch):
+    first = peer.tensorflow_package()
+    assert first == peer.tensorflow_package() and first != peer.library().parent
+    monkeypatch.setattr(peer, "NEEDED", ())
+    assert peer.tensorflow_package() != first
 
 
 def test_memory_is_beside_torch_alone_and_gloo_when_idle_and_beside_ddp_at_its_peak(capsys):
