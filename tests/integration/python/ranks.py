@@ -68,10 +68,10 @@ def _end(process):
         return process.communicate()
 
 
-def mpirun(n, *command, timeout=None, **extra):
-    """The completed job of n ranks, whose output stands rank by rank before mpirun's own; see call."""
+def mpirun(n, *command, timeout=None, options=(), **extra):
+    """The completed job of n ranks, whose output stands rank by rank before mpirun's own, with options of mpirun; see call."""
     with tempfile.TemporaryDirectory() as folder:
-        done = call("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", n, *streams.apart(folder, command),
+        done = call("mpirun", "--allow-run-as-root", "--oversubscribe", *options, "-np", n, *streams.apart(folder, command),
                     timeout=timeout, **extra)
         streams.add_written(folder, done)
     return done
