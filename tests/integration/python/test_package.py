@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 from packages import TOOLS, call
-from ranks import PYTHON
+from ranks import CACHE, PYTHON
 
 
 VERSION = "0.28.1+c.0.1.0"  # the interface's and the release's
@@ -73,3 +73,33 @@ def test_an_installed_wheel_runs_functions(installed, tmp_path):
         "import horovod\n\ndef rank():\n    import horovod.numpy as hvd\n    hvd.init()\n    return hvd.rank()\n\n"
         "print(horovod.run(rank, num_proc=2))\n", encoding="utf-8")
     assert "[0, 1]" in call(installed / "python", tmp_path / "program.py", cwd="/")
+
+
+KERAS_PROGRAM = """
+import horovod
+import horovod.tensorflow as hvd, horovod.tensorflow.keras as hvd_keras
+import tensorflow as tf
+
+hvd.init()
+tf.keras.utils.set_random_seed(1)
+model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
+model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+model.fit(tf.fill([4, 2], 1.0 + hvd.rank()), tf.ones([4, 1]), epochs=3, verbose=0)
+weights = hvd.allgather(tf.reshape(tf.concat([tf.reshape(one, [-1]) for one in model.get_weights()], 0), [1, -1]))
+assert (weights[0] == weights[1]).numpy().all(), weights
+print(horovod.__file__, hvd.allreduce(tf.ones(1), op=hvd.Sum).numpy()[0])
+"""
+
+
+@pytest.mark.parametrize("version", ["2.21.0", "2.15.1"])
+def test_the_same_wheel_trains_with_every_version_of_tensorflow(made, version, tmp_path):
+    python = CACHE / "python" / f"tensorflow-{version}" / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"TensorFlow {version} is not installed: script/bootstrap python names the reason")
+    wheel, = (made / "repaired").glob("*.whl")
+    call(TOOLS / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site", wheel)
+    (tmp_path / "train.py").write_text(KERAS_PROGRAM, encoding="utf-8")
+    out = call("env", f"PYTHONPATH={tmp_path / 'site'}", tmp_path / "site" / "bin" / "horovodrun", "-np", "2", python,
+               tmp_path / "train.py", cwd="/", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1")
+    lines = [line for line in out.splitlines() if line.endswith(" 2.0")]
+    assert len(lines) == 2 and all(f"{tmp_path}/site/horovod/" in line for line in lines), out
