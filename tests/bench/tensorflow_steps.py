@@ -132,7 +132,7 @@ def train(make):
     model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
     hvd.broadcast_variables(model.variables, root_rank=0)
     steps = Steps()
-    model.fit(data, epochs=EPOCHS, verbose=0, callbacks=[steps])
+    model.fit(data, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[steps])
     weights = numpy.concatenate([numpy.ravel(weight) for weight in model.get_weights()])
     return statistics.median(steps.found), float(numpy.abs(weights).sum())
 
