@@ -59,6 +59,18 @@ def init(*args, **kwargs):
 # --- Refused calls
 
 
+def _unregistered(process_set):
+    return ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...).")
+
+
+def _number_of(process_set):
+    """Returns the number of a process set; raises ValueError if it has none: an operation would take all ranks then."""
+    number = process_set.process_set_id
+    if number is None:
+        raise _unregistered(process_set)
+    return number
+
+
 def _remedy(dtype):
     """Returns what to do about a tensor of a type that cannot be sent."""
     if dtype.is_complex:
@@ -86,7 +98,7 @@ def _why(tensor):
 def _explained(tensors, process_set):
     """Returns (an exception that describes a call that cannot be submitted, the tensor's place in its group), or (None, None)."""
     if process_set.process_set_id is None:
-        return ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...)."), None
+        return _unregistered(process_set), None
     for place, tensor in enumerate(tensors):
         reason = _why(tensor)
         if reason is not None:
@@ -109,7 +121,9 @@ def refused(error, word, tensors, name, process_set, n=0):
         return error
     error = error if reason is None else reason
     text = refusals.reason_of(error)
-    refusals.announce(f"tensor {place + 1} of {n}: {text}" if n > 1 and place is not None else text, word, name, process_set, n)
+    text = f"tensor {place + 1} of {n}: {text}" if n > 1 and place is not None else text
+    # How many tensors of one type the others' group has is unknown here.
+    refusals.announce(text, word, name, process_set, refusals.EMPTY_GROUP if n else 0)
     error.is_told = True
     return error
 
@@ -187,7 +201,7 @@ def _built(kind, word, call, tensors, name, ignore_name_scope, process_set, n=0,
         converted = _as_tensors(tensors)
         node = _name_for(kind, name, converted)
         result = call(converted if n else converted[0], name=node, ignore_name_scope=ignore_name_scope,
-                      process_set_id=process_set.process_set_id, **attributes)
+                      process_set_id=_number_of(process_set), **attributes)
     except Exception as error:  # pylint: disable=broad-except
         if node is not None and not ignore_name_scope:
             node = _name_in_graph(node)
@@ -219,17 +233,24 @@ def _by_type(tensors):
 
 
 def _for_each_type(call, word, tensors, name, process_set):
-    """Returns call(tensors of one type, name) for each type of a group, in the order of the tensors: an operation has one type."""
+    """Returns call(tensors of one type, name) for each type of a group, in the order of the tensors: an operation has one type.
+
+    The first type has the name of the group. So ranks whose first types agree hear of each other, also where the others differ.
+    """
     try:
-        tensors = _as_tensors(tensors)
+        converted = _as_tensors(tensors)
+        reason, place = _explained(converted, process_set)
+        if reason is not None:
+            reason.place_in_group = place
+            raise reason
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, word, tensors, name, process_set, len(tensors))
-    parts = _by_type(tensors)
+    parts = _by_type(converted)
     if len(parts) == 1:
-        return list(call(tensors, name))
-    results = [None] * len(tensors)
-    for places, members in parts:
-        named = None if name is None else f"{name}.{members[0].dtype.name}"
+        return list(call(converted, name))
+    results = [None] * len(converted)
+    for part, (places, members) in enumerate(parts):
+        named = f"{name}.{members[0].dtype.name}" if name and part else name
         for place, result in zip(places, call(members, named)):
             results[place] = result
     return results
@@ -248,7 +269,7 @@ def _grouped(kind, word, call, tensors, name, ignore_name_scope, process_set, **
         if not _executing_eagerly():
             return _built(kind, word, call, members, named, ignore_name_scope, process_set, len(members), **attributes)
         try:
-            return call(members, process_set_id=process_set.process_set_id, tensor_name=_full(word, named), blocking=True, **attributes)
+            return call(members, process_set_id=_number_of(process_set), tensor_name=_full(word, named), blocking=True, **attributes)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, word, members, named, process_set, len(members))
 
@@ -268,7 +289,7 @@ def _full(word, name):
 def gathered(tensor, word, name, process_set):
     """Returns an eager allgather's result under the name that a collective of this word would have."""
     try:
-        return _ops.horovod_allgather(tensor, process_set_id=process_set.process_set_id, tensor_name=_full(word, name), blocking=True)
+        return _ops.horovod_allgather(tensor, process_set_id=_number_of(process_set), tensor_name=_full(word, name), blocking=True)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, word, (tensor,), name, process_set)
 
@@ -279,7 +300,7 @@ def _allreduce(tensor, name=None, op=Sum, prescale_factor=1.0, postscale_factor=
     if _executing_eagerly():
         try:
             return _ops.horovod_allreduce(tensor, reduce_op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
-                                          process_set_id=process_set.process_set_id, tensor_name=_full("allreduce", name), blocking=True)
+                                          process_set_id=_number_of(process_set), tensor_name=_full("allreduce", name), blocking=True)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, "allreduce", (tensor,), name, process_set)
     if is_compiling():
@@ -303,7 +324,7 @@ def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_pro
     """Returns the ranks' tensors concatenated along the first dimension, which may differ; with gradient."""
     if _executing_eagerly():
         try:
-            return _ops.horovod_allgather(tensor, process_set_id=process_set.process_set_id, tensor_name=_full("allgather", name),
+            return _ops.horovod_allgather(tensor, process_set_id=_number_of(process_set), tensor_name=_full("allgather", name),
                                           blocking=True)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, "allgather", (tensor,), name, process_set)
@@ -322,7 +343,7 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
     """Returns the values that `tensor` has on root_rank, a rank of the job; with gradient."""
     if _executing_eagerly():
         try:
-            return _ops.horovod_broadcast(tensor, root_rank=root_rank, process_set_id=process_set.process_set_id,
+            return _ops.horovod_broadcast(tensor, root_rank=root_rank, process_set_id=_number_of(process_set),
                                           tensor_name=_full("broadcast", name), blocking=True)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, "broadcast", (tensor,), name, process_set)
@@ -376,7 +397,7 @@ def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_se
         raise refused(error, "alltoall", (tensor,), name, process_set)
     if _executing_eagerly():
         try:
-            output, received = _ops.horovod_alltoall(tensor, counts, process_set_id=process_set.process_set_id,
+            output, received = _ops.horovod_alltoall(tensor, counts, process_set_id=_number_of(process_set),
                                                      tensor_name=_full("alltoall", name), blocking=True)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, "alltoall", (tensor,), name, process_set)
@@ -401,7 +422,7 @@ def _reducescatter(tensor, name=None, op=Sum, ignore_name_scope=False, process_s
     if _executing_eagerly():
         try:
             return _ops.horovod_reducescatter(tensor, reduce_op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
-                                              process_set_id=process_set.process_set_id, tensor_name=_full("reducescatter", name),
+                                              process_set_id=_number_of(process_set), tensor_name=_full("reducescatter", name),
                                               blocking=True)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, "reducescatter", (tensor,), name, process_set)
@@ -434,7 +455,7 @@ def size_op(process_set_id=0, name=None):
 
 
 def process_set_included_op(process_set_id=0, name=None):
-    """Returns 1 if this rank is in a process set, when it runs, else 0; a negative number for an unknown set."""
+    """Returns 1 if this rank is in a process set, when it runs, else 0. Fails for an unknown set."""
     return _ops.horovod_process_set_included(process_set_id=process_set_id, name=name)
 
 
