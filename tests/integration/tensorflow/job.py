@@ -18,9 +18,7 @@ def import_checks(folder):
             importlib.import_module(file.stem)
 
 
-def run(folder, hvd):
-    """All checks of a folder, each with the same random numbers on every rank."""
-    import tensorflow  # pylint: disable=import-outside-toplevel  # not before the program that calls this has chosen its settings
-
+def run(folder, hvd, seed):
+    """All checks of a folder; seed(1) before each makes random numbers those of every rank."""
     import_checks(folder)
-    run_checks(hvd, lambda: tensorflow.random.set_seed(1), TABLES)
+    run_checks(hvd, lambda: seed(1), TABLES)

@@ -3,7 +3,7 @@ import pytest
 import variants
 
 JOBS = [*((n, variants.KERAS_3) for n in (1, 2, 4)), (2, variants.KERAS_2)]
-IDS = [f"{n}-{variant.version}" for n, variant in JOBS]
+IDS = [f"{n}-{variant.environment}" for n, variant in JOBS]
 
 
 @pytest.mark.parametrize("n, variant", JOBS, ids=IDS)

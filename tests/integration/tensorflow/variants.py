@@ -1,7 +1,9 @@
-"""The versions of TensorFlow and Keras that the checks run with, and their jobs; see ranks.py of the python suite."""
+"""The versions of TensorFlow and Keras that checks run with, and jobs of their folders; see ranks.py of the python suite."""
 import dataclasses
 import pathlib
 import sys
+
+import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
@@ -14,14 +16,14 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_NUM_I
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A version of TensorFlow with a Keras: the environment is made by script/bootstrap python."""
+    """A framework with a Keras, in an environment that script/bootstrap python makes, and what its processes have in theirs."""
     name: str
-    version: str  # of TensorFlow
-    is_legacy: bool = False  # tf.keras is tf_keras
+    environment: str
+    more: tuple = ()
 
     @property
     def python(self):
-        return str(ranks.CACHE / "python" / f"tensorflow-{self.version}" / "bin" / "python")
+        return str(ranks.CACHE / "python" / self.environment / "bin" / "python")
 
     @property
     def is_there(self):
@@ -29,20 +31,20 @@ class Variant:
 
     def settings(self, **extra):
         """For the environment of its processes."""
-        return {**SETTINGS, **({"TF_USE_LEGACY_KERAS": "1"} if self.is_legacy else {}), **extra}
+        return {**SETTINGS, **dict(self.more), **extra}
 
 
-KERAS_3 = Variant("keras-3", "2.21.0")
-TF_KERAS = Variant("tf-keras", "2.21.0", is_legacy=True)
-KERAS_2 = Variant("tensorflow-2.15.1", "2.15.1")
-ALL = [KERAS_3, TF_KERAS, KERAS_2]
+KERAS_3 = Variant("keras-3", "tensorflow-2.21.0")
+TF_KERAS = Variant("tf-keras", "tensorflow-2.21.0", (("TF_USE_LEGACY_KERAS", "1"),))
+KERAS_2 = Variant("tensorflow-2.15.1", "tensorflow-2.15.1")
+KERAS_TORCH = Variant("keras-torch", "torch-2.15.0", (("KERAS_BACKEND", "torch"),))
+WITH_TENSORFLOW = [KERAS_3, TF_KERAS, KERAS_2]
 
 
 def needed(variant):
     """Skips a test whose environment this Python cannot have."""
     if not variant.is_there:
-        import pytest  # pylint: disable=import-outside-toplevel  # ranks need none
-        pytest.skip(f"TensorFlow {variant.version} is not installed: script/bootstrap python names the reason")
+        pytest.skip(f"{variant.environment} is not installed: script/bootstrap python names the reason")
 
 
 def settings_of_job(variant):

@@ -2,8 +2,9 @@
 import pathlib
 
 import job
+import tensorflow
 
 import horovod.tensorflow as hvd
 
 if __name__ == "__main__":
-    job.run(pathlib.Path(__file__).parent, hvd)
+    job.run(pathlib.Path(__file__).parent, hvd, tensorflow.random.set_seed)

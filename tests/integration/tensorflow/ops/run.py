@@ -3,9 +3,10 @@ import os
 import pathlib
 
 import job
+import tensorflow
 
 import horovod.tensorflow as hvd
 
 if __name__ == "__main__":
     os.environ["HOROVOD_TIMELINE"] = "DYNAMIC"
-    job.run(pathlib.Path(__file__).parent, hvd)
+    job.run(pathlib.Path(__file__).parent, hvd, tensorflow.random.set_seed)
