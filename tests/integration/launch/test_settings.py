@@ -60,13 +60,13 @@ def test_a_folder_that_cannot_be_made_is_named(run, tmp_path):
 
 
 def test_check_build_shows_what_there_is_and_a_framework_with_its_package(run, tmp_path):
-    for name in ("torch", "horovod/torch"):
+    for name in ("torch", "horovod/torch", "tensorflow", "horovod/tensorflow"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "__init__.py").touch()
     (tmp_path / "horovod" / "__init__.py").touch()
     result = run("--check-build", env={"PYTHONPATH": str(tmp_path)})
     assert result.code == 0 and result.out.startswith("Horovod v0."), result
-    assert re.findall(r"\[X\] (\w+)", result.out) == ["PyTorch", "MPI", "MPI"], result
+    assert re.findall(r"\[X\] (\w+)", result.out) == ["TensorFlow", "PyTorch", "MPI", "MPI"], result
     assert "[X] PyTorch" not in run("-cb", env={"PYTHONPATH": "", "PATH": "/nowhere"}).out
 
 
