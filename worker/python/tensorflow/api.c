@@ -5,6 +5,7 @@
 #include "worker/python/tensorflow/api.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@
 #define TAKES_FUNCTION                                                                             \
     "_ZN10tensorflow16ThreadPoolDevice12ComputeAsyncEPNS_13AsyncOpKernelEPNS_15OpKernelContext"    \
     "ESt8functionIFvvEE"
+
+#define N_CODE 8 /* addresses that are remembered; TensorFlow has some three */
 
 struct hvd_tf_api hvd_tf;
 static void *library;
@@ -49,4 +52,22 @@ const char *hvd_tf_api_load(void)
 bool hvd_tf_api_has_libstdcxx(void)
 {
     return dlsym(library, TAKES_FUNCTION) != NULL;
+}
+
+bool hvd_tf_api_has_code(const void *address)
+{
+    static _Atomic(const void *) known[N_CODE];
+    Dl_info info;
+
+    for (int i = 0; i < N_CODE; i++)
+        if (atomic_load_explicit(&known[i], memory_order_relaxed) == address)
+            return true;
+    if (dladdr(address, &info) == 0 || !info.dli_fname || !strstr(info.dli_fname, "tensorflow"))
+        return false;
+    for (int i = 0; i < N_CODE; i++) {
+        const void *none = NULL;
+        if (atomic_compare_exchange_strong(&known[i], &none, address))
+            break;
+    }
+    return true;
 }

@@ -117,4 +117,8 @@ const char *hvd_tf_api_load(void);
  * that takes one says so. After hvd_tf_api_load. */
 bool hvd_tf_api_has_libstdcxx(void);
 
+/* Whether the address lies in a library of TensorFlow. Any thread; quick for an address that was
+ * asked for before. */
+bool hvd_tf_api_has_code(const void *address);
+
 #endif

@@ -492,7 +492,8 @@ void hvd_tf_call_run(const struct hvd_tf_kernel *kernel, struct tf_context *cont
     if (!open_call(call)) {
         refuse(call);
         finish(call, done);
-    } else if (kernel->is_blocking || !hvd_tf_completion_start()) {
+    } else if (kernel->is_blocking || !hvd_tf_done_fits(done, hvd_tf_api_has_code) ||
+               !hvd_tf_completion_start()) {
         perform(call);
         finish(call, done);
     } else {
