@@ -28,12 +28,12 @@ def _load():
     return module, library
 
 
-ops, _library = _load()
+ops, native = _load()
 
 
 def is_ordered():
     """Returns whether the operations wait in TensorFlow's threads, so that those of a graph have to run in program order."""
-    return bool(_library.hvd_tf_library_blocks())
+    return bool(native.hvd_tf_library_blocks())
 
 
 def independent(result):
