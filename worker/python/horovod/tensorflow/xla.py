@@ -12,6 +12,7 @@ import tensorflow
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.ops import control_flow_util
 
+from horovod.common.process_sets import global_process_set
 from horovod.tensorflow import library
 
 TARGET = "horovod_allreduce"
@@ -88,17 +89,24 @@ def _reduce(tensors, name, is_group, op, factors, process_set_id):
     return list(reduced(*tensors))
 
 
+def _number_of(process_set):
+    number = process_set.process_set_id
+    if number is None:
+        raise ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...).")
+    return number
+
+
 def _name_of(name):
     return name or tensorflow.compat.v1.get_default_graph().unique_name("HorovodAllreduce", mark_as_used=True)
 
 
-def allreduce(tensor, name=None, op=1, prescale_factor=1.0, postscale_factor=1.0, process_set_id=0):
+def allreduce(tensor, name=None, op=1, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Returns the reduction of a tensor over the ranks. Only while is_compiling()."""
     return _reduce([tensorflow.convert_to_tensor(tensor)], _name_of(name), False, op, (prescale_factor, postscale_factor),
-                   process_set_id)[0]
+                   _number_of(process_set))[0]
 
 
-def grouped_allreduce(tensors, name=None, op=1, prescale_factor=1.0, postscale_factor=1.0, process_set_id=0):
+def grouped_allreduce(tensors, name=None, op=1, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Returns the reductions of tensors, which complete together, as a list. Only while is_compiling()."""
     return _reduce([tensorflow.convert_to_tensor(tensor) for tensor in tensors], _name_of(name), True, op,
-                   (prescale_factor, postscale_factor), process_set_id)
+                   (prescale_factor, postscale_factor), _number_of(process_set))
