@@ -52,9 +52,8 @@ def broadcast_global_variables(root_rank):
 
 def allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,
               compression=Compression.none):
-    """Returns the reduction of the ranks' values: a tensor. `average` is the older form of op, which supersedes it."""
-    return _impl.allreduce(_backend, value, name, average if op is None else None, prescale_factor, postscale_factor, op,
-                           compression)
+    """Returns the reduction of the ranks' values: a tensor. `average` is the older form of op."""
+    return _impl.allreduce(_backend, value, name, average, prescale_factor, postscale_factor, op, compression)
 
 
 def allgather(value, name=None):

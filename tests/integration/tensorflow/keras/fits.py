@@ -1,0 +1,129 @@
+"""Checks of fit(): ranks train as one process does with the global batch, and would not without the reduction."""
+import tensorflow as tf
+from checks import Skip, check
+from networks import (
+    BATCH, EPOCHS, OPTIMIZERS, STEPS, TOLERANCE, alone, close, difference, fit, has_legacy, is_keras3, mine, network, of_tf, rows,
+    same_on_all_ranks, size)
+
+from horovod._keras.tensorflow_reducer import TensorFlowReducer
+
+COMPILED = {"as usual": {}, "eagerly": {"run_eagerly": True}, "two steps": {"steps_per_execution": 2}, "xla": {"jit_compile": True}}
+
+
+def cases(module):
+    """[(optimizer, how it is compiled)]"""
+    named = [*(("sgd", how) for how in COMPILED), ("adam", "as usual"), ("adam", "xla"), ("adamw", "as usual"), ("adamw", "eagerly")]
+    named += [("legacy", "as usual"), ("legacy", "eagerly")] if has_legacy(module) else [("accumulating", "as usual")]
+    return named
+
+
+def trained(optimizer, how):
+    """The weights to which fit() trains the network on this rank."""
+    hvd, module = of_tf()
+    net = network(module)
+    net.compile(hvd.DistributedOptimizer(OPTIMIZERS[optimizer](module)), "mse", **COMPILED[how])
+    fit(net, *map(mine, rows()), BATCH // size())
+    return net.get_weights()
+
+
+@check
+def ranks_fit_as_one_process_does():
+    for optimizer, how in cases(of_tf()[1]):
+        weights = trained(optimizer, how)
+        same_on_all_ranks(weights)
+        apart = difference(weights, alone(of_tf()[1], optimizer))
+        assert apart <= TOLERANCE, f"{optimizer}, {how}: they differ by {apart}"
+
+
+@check
+def without_the_reduction_they_do_not():
+    if size() != 2:
+        raise Skip("a reduction that does nothing is planted at 2 ranks")
+    reduce, TensorFlowReducer._reduce = TensorFlowReducer._reduce, lambda self, gradients, variables: list(gradients)
+    try:
+        apart = {case: difference(trained(*case), alone(of_tf()[1], case[0])) for case in cases(of_tf()[1])}
+    finally:
+        TensorFlowReducer._reduce = reduce
+    assert all(one > 2 * TOLERANCE for one in apart.values()), apart
+
+
+def loop(module, optimizer, step):
+    """Trains the network by a loop of one's own; returns its weights."""
+    net = network(module)
+    loss = module.losses.MeanSquaredError()
+    inputs, targets = map(mine, rows())
+    own = BATCH // size()
+    for _ in range(EPOCHS):
+        for first in range(0, own * STEPS, own):
+            step(net, optimizer, loss, tf.constant(inputs[first:first + own]), tf.constant(targets[first:first + own]))
+    return net.get_weights()
+
+
+def with_a_tape(net, optimizer, loss, inputs, targets):
+    with tf.GradientTape() as tape:
+        value = loss(targets, net(inputs))
+    if value > 1e6:  # for AutoGraph
+        tf.print("the loss is", value)
+    optimizer.apply_gradients(zip(tape.gradient(value, net.trainable_variables), net.trainable_variables))
+
+
+def by_the_optimizer(net, optimizer, loss, inputs, targets):
+    pairs = optimizer.compute_gradients(lambda: loss(targets, net(inputs)), net.trainable_variables)
+    optimizer.apply_gradients([(2.0 * gradient, variable) for gradient, variable in pairs])
+
+
+@check
+def so_they_do_in_loops_of_ones_own():
+    hvd, module = of_tf()
+    for name in ["sgd", "adam", *(["legacy"] if has_legacy(module) else [])]:
+        for wrap in (lambda step: step, tf.function):
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS[name](module))
+            weights = loop(module, optimizer, wrap(with_a_tape))
+            same_on_all_ranks(weights)
+            close(weights, alone(module, name))
+
+
+@check
+def gradients_that_the_optimizer_computes_are_reduced_once():
+    hvd, module = of_tf()
+    for make in (module.optimizers.SGD, *([module.optimizers.legacy.SGD] if has_legacy(module) else [])):
+        sums = loop(module, hvd.DistributedOptimizer(make(0.05 / size()), op=hvd.Sum), by_the_optimizer)
+        same_on_all_ranks(sums)
+        net = network(module)
+        net.compile(module.optimizers.SGD(0.1), "mse")
+        fit(net, *rows(), BATCH)
+        close(sums, net.get_weights())
+
+
+@check
+def an_overflow_on_one_rank_is_one_on_all():
+    hvd, module = of_tf()
+    inputs, targets = rows()
+    targets = targets.copy()
+    targets[2 * BATCH - 1] = 6e4  # in the last rank's rows of the second step
+    module.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        for explicit in (False, True):
+            nets = []
+            for distributed in (True, False):
+                optimizer = module.optimizers.SGD(0.05, momentum=0.9)
+                optimizer = module.mixed_precision.LossScaleOptimizer(optimizer) if explicit else optimizer
+                net = network(module)
+                net.compile(hvd.DistributedOptimizer(optimizer) if distributed else optimizer, "mse")
+                if distributed:
+                    fit(net, mine(inputs), mine(targets), BATCH // size())
+                else:
+                    fit(net, inputs, targets, BATCH)
+                nets.append(net)
+            ours, theirs = nets
+            same_on_all_ranks(ours.get_weights())
+            close(ours.get_weights(), theirs.get_weights(), 5e-3)
+            scale, expected = map(scale_of, (ours.optimizer, theirs.optimizer))
+            assert scale == expected == 2.0 ** 13, (scale, expected)  # halved in both epochs
+    finally:
+        module.mixed_precision.set_global_policy("float32")
+
+
+def scale_of(optimizer):
+    """The loss scale of a LossScaleOptimizer."""
+    return float(optimizer.dynamic_scale if is_keras3(of_tf()[1]) else optimizer.loss_scale)
