@@ -2,6 +2,7 @@
 import tensorflow as tf
 
 from horovod.common.compression import Compressor, NoneCompressor
+from horovod.tensorflow.util import leave_unconverted
 
 __all__ = ["Compressor", "NoneCompressor", "FP16Compressor", "BF16Compressor", "Compression"]
 
@@ -53,3 +54,6 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+
+
+leave_unconverted(globals())

@@ -16,7 +16,7 @@ _KINDS = (tf.errors.FailedPreconditionError, tf.errors.AbortedError, tf.errors.U
 
 def is_ours(error):
     """Returns whether an exception of TensorFlow is the failure of a collective."""
-    return isinstance(error, _KINDS) and "Horovod" in str(error)
+    return isinstance(error, _KINDS) and "horovod" in str(error).lower()  # the operation, or the function that has made the node
 
 
 @contextlib.contextmanager

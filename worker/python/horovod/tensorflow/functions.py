@@ -4,7 +4,7 @@ import tensorflow as tf
 from horovod.common import objects, refusals
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow.mpi_ops import broadcast, broadcast_, rank
-from horovod.tensorflow.util import _executing_eagerly, variable_of
+from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, variable_of
 
 
 def broadcast_variables(variables, root_rank, process_set=global_process_set, inplace=False):
@@ -54,3 +54,6 @@ def allgather_object(obj, session=None, name=None, process_set=global_process_se
     """Returns the objects of all ranks of the process set, a list in the order of the ranks; session is ignored."""
     del session
     return objects.gather_objects(obj, name or "allgather_object", process_set)
+
+
+leave_unconverted(globals())

@@ -3,7 +3,7 @@ import tensorflow as tf
 
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow.reductions import divided, with_local
-from horovod.tensorflow.util import ref_of
+from horovod.tensorflow.util import leave_unconverted, ref_of
 
 
 def apply_op_to_not_none_tensors(tensor_op, tensors, *args):
@@ -127,3 +127,6 @@ class LocalGradientAggregationHelper:
         with tf.control_dependencies(gradients):
             is_due = tf.equal(self.counter.read_value(), 0)
         return tf.group(tf.cond(is_due, lambda: tf.group(apply_grads_closure()), skip))
+
+
+leave_unconverted(globals())

@@ -4,7 +4,7 @@ import tensorflow as tf
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow.gradient_aggregation import check_passes, dense_to_add, one_iteration_more
 from horovod.tensorflow.reductions import divided, with_local
-from horovod.tensorflow.util import ref_of
+from horovod.tensorflow.util import leave_unconverted, ref_of
 
 
 class LocalGradientAggregationHelperEager:
@@ -64,3 +64,6 @@ class LocalGradientAggregationHelperEager:
         """Runs apply_grads_closure() after the last pass of a step, and else counts the step in the optimizer's iterations."""
         del args, kwargs
         return tf.cond(tf.equal(self.counter, 0), apply_grads_closure, lambda: one_iteration_more(optimizer))
+
+
+leave_unconverted(globals())

@@ -8,6 +8,7 @@ from horovod import _core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.mpi_ops import (
     Average, Sum, _allreduce, _grouped_allreduce, allgather, alltoall, grouped_allgather, rank_op)
+from horovod.tensorflow.util import leave_unconverted
 
 
 def _set_of(op):
@@ -126,3 +127,6 @@ def _grouped_reducescatter_grad(op, *grads):
 
 for _kind in ("Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank", "Join"):
     tf.no_gradient(f"Horovod{_kind}")
+
+
+leave_unconverted(globals())

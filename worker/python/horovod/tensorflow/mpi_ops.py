@@ -19,8 +19,8 @@ from horovod.common.basics import (  # noqa: F401
 from horovod.common.operations import handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
 from horovod.common.util import num_rank_is_power_2
-from horovod.tensorflow import library
-from horovod.tensorflow.util import _executing_eagerly, variable_of
+from horovod.tensorflow import library, refusing
+from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, variable_of
 
 try:
     from horovod.tensorflow import xla
@@ -106,8 +106,8 @@ def _explained(tensors, process_set):
     return None, None
 
 
-def refused(error, word, tensors, name, process_set, n=0):
-    """Returns the exception to raise for an error of a call of n tensors of a group, or one (n = 0).
+def refused(error, word, tensors, name, process_set, n=0, is_node=False):
+    """Returns the exception to raise for an error of a call of n tensors of a group, or one (n = 0). is_node: the name is a node's.
 
     If the call has not reached the runtime, announces it to the other ranks, which would wait for it.
     """
@@ -123,7 +123,10 @@ def refused(error, word, tensors, name, process_set, n=0):
     text = refusals.reason_of(error)
     text = f"tensor {place + 1} of {n}: {text}" if n > 1 and place is not None else text
     # How many tensors of one type the others' group has is unknown here.
-    refusals.announce(text, word, name, process_set, refusals.EMPTY_GROUP if n else 0)
+    if is_node:
+        refusing.announce_node(text, word, name, process_set, n > 0)
+    else:
+        refusals.announce(text, word, name, process_set, refusals.EMPTY_GROUP if n else 0)
     error.is_told = True
     return error
 
@@ -184,9 +187,10 @@ def _name_for(kind, name, tensors):
     return "_".join([f"Horovod{kind}", f"{function_name()}{parts[0]}", *parts[1:]])
 
 
-def _name_in_graph(name):
-    """Returns the name that the next node gets for a name."""
-    return tf.compat.v1.get_default_graph().unique_name(name, mark_as_used=False)
+def _name_in_graph(name, is_scope_ignored):
+    """Returns the runtime's name of the next node of a name."""
+    name = tf.compat.v1.get_default_graph().unique_name(name, mark_as_used=False)
+    return name.rpartition("/")[2] if is_scope_ignored else name
 
 
 def _as_tensors(tensors):
@@ -196,16 +200,17 @@ def _as_tensors(tensors):
 
 def _built(kind, word, call, tensors, name, ignore_name_scope, process_set, n=0, **attributes):
     """Adds a collective to the graph that is being built, and returns its result; call: the function of the library."""
-    node = None
+    named = None if name is None else _name_in_graph(_node_name(name), ignore_name_scope)
     try:
         converted = _as_tensors(tensors)
         node = _name_for(kind, name, converted)
+        named = named or _name_in_graph(node, ignore_name_scope)  # now, because an attempt takes the name
         result = call(converted if n else converted[0], name=node, ignore_name_scope=ignore_name_scope,
                       process_set_id=_number_of(process_set), **attributes)
     except Exception as error:  # pylint: disable=broad-except
-        if node is not None and not ignore_name_scope:
-            node = _name_in_graph(node)
-        raise refused(error, word, tensors, node or name, process_set, n)
+        if named is None:  # nobody knows what it would be called
+            raise
+        raise refused(error, word, tensors, named, process_set, n, is_node=True)
     library.independent(result)
     return result
 
@@ -472,3 +477,6 @@ def rank_op(name=None):
 def local_rank_op(name=None):
     """Returns this rank among those of its host, when it runs."""
     return _ops.horovod_local_rank(name=name)
+
+
+leave_unconverted(globals())

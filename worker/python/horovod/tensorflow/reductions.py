@@ -14,7 +14,7 @@ from horovod.tensorflow.compression import Compression, NoneCompressor
 from horovod.tensorflow.mpi_ops import (
     Adasum, Average, Sum, _allreduce, _grouped_allreduce, _grouped_reducescatter, _reducescatter, check_num_rank_power_of_2,
     global_process_set, handle_average_backwards_compatibility, size_op)
-from horovod.tensorflow.util import _executing_eagerly, ref_of
+from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, ref_of
 
 
 def on(device):
@@ -357,3 +357,6 @@ def with_local(reduce, grads, variables, local_refs, process_set, scale_local_gr
 def tell(error, name, process_set):
     """Announces an error that keeps this rank from reducing gradients."""
     refusals.tell(error, "allreduce", name, process_set)
+
+
+leave_unconverted(globals())

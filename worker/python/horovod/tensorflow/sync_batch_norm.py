@@ -2,6 +2,7 @@
 import tensorflow as tf
 
 from horovod.tensorflow.mpi_ops import Sum, _allreduce, size
+from horovod.tensorflow.util import leave_unconverted
 
 _IS_KERAS_2 = not hasattr(tf.keras, "ops")  # whose layer takes its fused form unless told not to
 
@@ -61,3 +62,5 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
         return outputs
 
+
+leave_unconverted(globals())

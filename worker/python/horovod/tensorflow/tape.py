@@ -5,7 +5,7 @@ from horovod.common.process_sets import global_process_set
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Average
 from horovod.tensorflow.reductions import Gradients, check_groups, with_local
-from horovod.tensorflow.util import ref_of, variable_of
+from horovod.tensorflow.util import leave_unconverted, ref_of, variable_of
 
 
 class _DistributedGradientTape(tf.GradientTape):
@@ -89,3 +89,6 @@ def PartialDistributedGradientTape(gradtape, device_dense="", device_sparse="", 
         for variable in layer.trainable_weights:
             tape.register_local_source(variable)
     return tape
+
+
+leave_unconverted(globals())

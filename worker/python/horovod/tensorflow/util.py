@@ -1,4 +1,6 @@
 """Small helpers of the module, by the names that programs written for Horovod import."""
+import types
+
 import tensorflow as tf
 from tensorflow.python.eager import context
 
@@ -53,3 +55,17 @@ def refs_to_vars(refs):
     if isinstance(refs, tuple):
         return [refs_to_vars(one) for one in refs]
     return refs.deref()
+
+
+def leave_unconverted(namespace):
+    """Marks the functions of a module, and the methods of its classes, so that AutoGraph runs them as they are.
+
+    It would rewrite their source while a tf.function is traced, which takes far longer than they do, and they need none of that.
+    """
+    for value in namespace.values():
+        if getattr(value, "__module__", None) != namespace["__name__"]:
+            continue
+        members = vars(value).values() if isinstance(value, type) else (value,)
+        for member in members:
+            if isinstance(member, types.FunctionType):
+                member.autograph_info__ = {}
