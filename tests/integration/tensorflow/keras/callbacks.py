@@ -1,4 +1,4 @@
-"""Checks of the callbacks, in fit() of a small network."""
+"""Checks of the callbacks."""
 import contextlib
 import io
 import os
@@ -7,7 +7,8 @@ import pathlib
 import numpy
 from checks import check, raises
 from networks import (
-    BATCH, OPTIMIZERS, SIDES, alone, close, fit, has_legacy, mine, network, number, of_tf, rank, rows, same_on_all_ranks, size)
+    BATCH, EPOCHS, OPTIMIZERS, SIDES, STEPS, alone, close, drive, fit, has_legacy, mine, network, noting, number, of_tf, rank, rows,
+    same_on_all_ranks, size, stepped)
 
 import horovod.numpy
 from horovod._keras import variables as of
@@ -18,104 +19,91 @@ def folder():
     return pathlib.Path(os.environ["CHECK_RESULTS"])
 
 
-def trained(module, callbacks, optimizer=None, net=None, epochs=2, **options):
-    """A network that fit() has trained on this rank with an optimizer as it is, and the history."""
-    net = network(module) if net is None else net
-    net.compile(optimizer or module.optimizers.SGD(0.1), "mse", **options)
-    inputs, targets = map(mine, rows())
-    history = net.fit(inputs, targets, batch_size=BATCH // size(), epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
-    return net, history.history
+def compiled(module, optimizer=None, seed=7):
+    """A network that is ready for fit()."""
+    net = network(module, seed)
+    net.compile(optimizer or module.optimizers.SGD(0.1), "mse")
+    return net
 
 
 @check
-def variables_become_the_roots_before_the_first_batch():
+def fit_takes_all_callbacks():
+    """Variables of the last rank, a warm-up that ends at once, a commit a batch: the training is that of one process."""
     root = size() - 1
     hvd, module = of_tf()
     net = network(module, seed=7 if rank() == root else 100 + rank())
     net.compile(hvd.DistributedOptimizer(OPTIMIZERS["adam"](module)), "mse")
-    fit(net, *map(mine, rows()), BATCH // size(), callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(root, device="/cpu:0")])
+    state = hvd.elastic.KerasState(net, epoch=0, batch=0)
+    commits = []
+    state.commit = lambda: commits.append((state.epoch, state.batch))
+    every = hvd.callbacks
+    history = fit(net, *map(mine, rows()), BATCH // size(), callbacks=[
+        every.BroadcastGlobalVariablesCallback(root, device="/cpu:0"), every.MetricAverageCallback(),
+        every.LearningRateScheduleCallback(0.01, 1.0), hvd.elastic.UpdateBatchStateCallback(state),
+        hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)])
     close(net.get_weights(), alone(module, "adam"))
     same_on_all_ranks(net.get_weights())
+    same_on_all_ranks([history.history["loss"]])
+    assert len(commits) == EPOCHS * (STEPS + 1) and commits[-1] == (EPOCHS, 0), commits
 
 
 @check
-def so_do_the_optimizers_and_local_variables_stay():
+def variables_become_the_roots_and_local_ones_stay():
     root = size() - 1
     for hvd, module in SIDES:
         kinds = [module.optimizers.Adam, *([module.optimizers.legacy.Adam] if has_legacy(module) else [])]
         for kind in kinds:
-            net, _ = trained(module, [], kind(0.01 * (rank() + 1)), epochs=1 + rank())
+            net = compiled(module, kind(0.01 * (rank() + 1)), seed=rank())
+            stepped(net, net.optimizer, steps=1 + rank())
             own = net.trainable_variables[1]
             own.assign(number(own) * 0 + rank())
-            callback = hvd.callbacks.BroadcastGlobalVariablesCallback(root, local_variables=[own])
-            callback.set_model(net)
-            callback.on_train_begin()
-            callback.on_train_begin()  # the second one does nothing
+            callback = hvd.callbacks.BroadcastGlobalVariablesCallback(root, device="/cpu:0", local_variables=[own])
+            drive(module, net, [callback], epochs=2)
             same_on_all_ranks([number(one) for one in of.of_optimizer(net.optimizer)])
             same_on_all_ranks([number(one) for one in net.trainable_variables if one is not own])
             assert (number(own) == rank()).all() and callback.broadcast_done
-            assert int(number(net.optimizer.iterations)) == 4 * (1 + root)
+            assert int(number(net.optimizer.iterations)) == 1 + root
 
 
 @check
 def a_network_without_shapes_follows_after_the_first_batch():
-    for hvd, module in SIDES:
-        module.utils.set_random_seed(rank() + 1)
-        net = module.Sequential([module.layers.Dense(3)])
-        inputs, targets = map(mine, rows())
-        net.compile(hvd.DistributedOptimizer(module.optimizers.SGD(0.1)), "mse")
-        callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-        net.fit(inputs, targets, batch_size=BATCH // size(), verbose=0, callbacks=[callback])
-        same_on_all_ranks(net.get_weights())
-        assert callback.broadcast_done
-
-
-class Noting:
-    """Makes a callback that calls a function at the end of each epoch or batch with (callback, number, logs)."""
-
-    def __new__(cls, module, epoch=None, batch=None):
-        class Callback(module.callbacks.Callback):
-            def on_epoch_end(self, number, logs=None):
-                if epoch is not None:
-                    epoch(self, number, logs)
-
-            def on_batch_end(self, number, logs=None):
-                if batch is not None:
-                    batch(self, number, logs)
-
-        return Callback()
+    hvd, module = of_tf()
+    module.utils.set_random_seed(rank() + 1)
+    net = module.Sequential([module.layers.Dense(3)])
+    inputs, targets = map(mine, rows())
+    net.compile(hvd.DistributedOptimizer(module.optimizers.SGD(0.1)), "mse")
+    callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    net.fit(inputs, targets, batch_size=BATCH // size(), verbose=0, callbacks=[callback])
+    same_on_all_ranks(net.get_weights())
+    assert callback.broadcast_done
 
 
 @check
 def metrics_are_averaged_over_the_ranks_that_have_them():
     for hvd, module in SIDES:
-        own, averaged, alone_here = [], [], []
+        own, averaged = [], []
 
-        def note_own(_, epoch, logs):
-            own.append(logs["loss"])
-            logs["rank"] = numpy.float32(rank())
-            logs["note"] = "text"
-            if rank() == 0:
-                logs["of the first"] = 5.0
+        def logs(epoch):
+            own.append(0.5 + rank() * 2 + epoch)
+            only = {"of the first": 5.0} if rank() == 0 else {}
+            return {"loss": own[-1], "rank": numpy.float32(rank()), "note": "text", **only}
 
-        def note_averaged(_, epoch, logs):
+        def note(_, epoch, logs):
             averaged.append(logs["loss"])
             assert logs["rank"] == (size() - 1) / 2 and logs["note"] == "text", logs
-            alone_here.append(logs.get("of the first"))
+            assert logs.get("of the first") == (5.0 if rank() == 0 else None), logs
 
-        trained(module, [Noting(module, note_own), hvd.callbacks.MetricAverageCallback(device="/cpu:0"), Noting(module, note_averaged)])
+        drive(module, compiled(module), [hvd.callbacks.MetricAverageCallback(device="/cpu:0"), noting(module, note)], 2, logs)
         everywhere = horovod.numpy.allgather(numpy.array([own], "float64"))
         close([averaged], [everywhere.mean(axis=0)], 1e-6)
-        assert alone_here == [5.0 if rank() == 0 else None] * 2, alone_here
 
 
 def rates(module, callback, optimizer=None, epochs=4):
-    """The learning rate of each batch of a fit() with a callback, and the rates in the history."""
+    """The learning rate of each batch with a callback, and that which it adds to the logs."""
     found = []
-    trained_net, history = trained(module, [callback, Noting(module, batch=lambda one, *_: found.append(
-        of.learning_rate(one.model.optimizer)))], optimizer, epochs=epochs)
-    del trained_net
-    return found, history.get("lr")
+    note = noting(module, batch=lambda model, *_: found.append(of.learning_rate(model.optimizer)))
+    logs = drive(module, compiled(module, optimizer), [callback, note], epochs)
+    return found, [one["lr"] for one in logs]
 
 
 @check
@@ -141,25 +129,19 @@ def the_learning_rate_follows_a_schedule():
 
 @check
 def velocities_follow_the_learning_rate():
-    hvd, module = of_tf()
-    kinds = [module.optimizers.SGD, module.optimizers.RMSprop]
-    kinds += [module.optimizers.legacy.SGD] if has_legacy(module) else []
-    for kind in kinds:
-        for corrected in (True, False):
-            before, after = [], []
-
-            def note(one, batch, logs):
-                if one.model.optimizer.iterations == 4:
-                    before.extend(number(velocity) for velocity in of.velocities(one.model.optimizer))
-
-            callback = hvd.callbacks.LearningRateScheduleCallback(0.05, lambda epoch: 1.0 / (1 + epoch), momentum_correction=corrected)
-            net, _ = trained(module, [callback, Noting(module, batch=note)], kind(0.05, momentum=0.9), epochs=1)
-            callback.on_epoch_begin(1)
-            callback.on_batch_begin(0)  # halves the rate
-            after = [number(velocity) for velocity in of.velocities(net.optimizer)]
-            assert len(before) == len(after) == 4
-            close(after, [one * (0.5 if corrected else 1.0) for one in before], 1e-7)
-    assert of.velocities(module.optimizers.SGD(0.1)) == of.velocities(module.optimizers.Adam(0.1)) == []
+    for hvd, module in SIDES:
+        kinds = [module.optimizers.SGD, module.optimizers.RMSprop]
+        kinds += [module.optimizers.legacy.SGD] if has_legacy(module) else []
+        for kind in kinds:
+            for corrected in (True, False):
+                net = compiled(module, kind(0.05, momentum=0.9))
+                before = [number(one).copy() for one in of.velocities(stepped(net, net.optimizer, 2).optimizer)]
+                callback = hvd.callbacks.LearningRateScheduleCallback(0.1, 0.25, momentum_correction=corrected)
+                drive(module, net, [callback])  # halves the rate
+                after = [number(one) for one in of.velocities(net.optimizer)]
+                assert len(before) == len(after) == 4 and all((one != 0).all() for one in before)
+                close(after, [one * (0.5 if corrected else 1.0) for one in before], 1e-7)
+        assert of.velocities(module.optimizers.SGD(0.1)) == of.velocities(module.optimizers.Adam(0.1)) == []
 
 
 @check
@@ -178,23 +160,26 @@ def the_learning_rate_warms_up():
 
 @check
 def the_best_model_is_kept():
-    for number_of_side, (hvd, module) in enumerate(SIDES):
-        for weights_only in (False, True) if hvd is SIDES[1][0] else (False,):
+    for place, (hvd, module) in enumerate(SIDES):
+        for weights_only in (False, True) if place == 1 else (False,):
             options = {"save_weights_only": True} if weights_only else {}
-            file = folder() / f"best.{number_of_side}.{rank()}{'.weights.h5' if weights_only else '.keras'}"
-            callback = hvd.callbacks.BestModelCheckpoint(monitor="loss", verbose=1, mode="min", save_freq="epoch", **options)
-            text = raises(ValueError, trained, module, [callback])
+            file = str(folder() / f"best.{place}.{rank()}{'.weights.h5' if weights_only else '.keras'}")
+            callback = hvd.callbacks.BestModelCheckpoint(monitor="score", verbose=1, mode="max", **options)
+            net = compiled(module)
+            text = raises(ValueError, drive, module, net, [callback])
             assert "set its attribute filepath" in text, text
-            callback.filepath = str(file)
-            kept = []
+            callback.filepath = file
+            scores, weights = [1.0, 3.0, 2.0], []
+
+            def change(model, epoch, logs):
+                model.set_weights([weight + 1 for weight in model.get_weights()])
+                weights.append(model.get_weights())
+
             with contextlib.redirect_stdout(io.StringIO()):
-                net, history = trained(module, [callback, Noting(module, lambda one, epoch, logs: kept.append(one.model.get_weights()))])
-            best = kept[int(numpy.argmin(history["loss"]))]
+                drive(module, net, [noting(module, change), callback], 3, lambda epoch: {"score": scores[epoch]})
+            loaded = net if weights_only else module.models.load_model(file)
             if weights_only:
-                net.set_weights([weight * 0 for weight in best])
-                net.load_weights(str(file))
-                close(net.get_weights(), best, 0)
-            else:
-                close(module.models.load_model(str(file)).get_weights(), best, 0)
-        every_batch = hvd.callbacks.BestModelCheckpoint(save_freq=3, monitor="loss")
-        assert every_batch.save_freq == 3
+                net.load_weights(file)
+            close(loaded.get_weights(), weights[1], 0)
+        every_third = hvd.callbacks.BestModelCheckpoint(save_freq=3, monitor="loss")
+        assert every_third.save_freq == 3

@@ -1,8 +1,8 @@
 """Checks of the elastic state and its callbacks, in a job that keeps its ranks."""
 import numpy
-from callbacks import trained
+from callbacks import compiled
 from checks import check
-from networks import SIDES, close, has_legacy, network, number, rank, same_on_all_ranks
+from networks import SIDES, close, drive, has_legacy, number, rank, same_on_all_ranks, stepped
 
 import horovod.numpy
 from horovod._keras import variables as of
@@ -26,11 +26,11 @@ def callbacks_record_batches_and_epochs_and_commit():
         state = State(epoch=3, batch=0)
         callbacks = [hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state),
                      hvd.elastic.CommitStateCallback(state, batches_per_commit=3)]
-        trained(module, callbacks, epochs=2)  # of four steps
+        drive(module, compiled(module), callbacks, epochs=2)  # of four steps
         assert state.commits == [(3, 2), (4, 0), (4, 2), (5, 0)], state.commits
         assert (state.epoch, state.batch) == (5, 0)
         state = State(epoch=0, batch=0)
-        trained(module, [hvd.elastic.CommitStateCallback(state)], epochs=1)
+        drive(module, compiled(module), [hvd.elastic.CommitStateCallback(state)])
         assert len(state.commits) == 5, state.commits
 
 
@@ -66,7 +66,8 @@ def a_state_restores_and_synchronises_model_optimizer_and_values():
     for hvd, module in SIDES:
         kinds = [module.optimizers.Adam, *([module.optimizers.legacy.Adam] if has_legacy(module) else [])]
         for kind in kinds:
-            net, _ = trained(module, [], kind(0.01 * (rank() + 1)), net=network(module, seed=rank()), epochs=1)
+            net = compiled(module, kind(0.01 * (rank() + 1)), seed=rank())
+            stepped(net, net.optimizer)
             state = hvd.elastic.KerasState(net, optimizer=net.optimizer, epoch=rank() + 5, batch=0)
             state.save()
             saved = [number(one).copy() for one in [*net.variables, *of.of_optimizer(net.optimizer)]]
@@ -86,7 +87,7 @@ def a_state_restores_and_synchronises_model_optimizer_and_values():
 @check
 def a_training_goes_on_from_the_last_commit_after_a_failure():
     for hvd, module in SIDES:
-        net, _ = trained(module, [], epochs=1)
+        net = compiled(module)
         state = hvd.elastic.KerasState(net, tries=0)
         tries = []
 
