@@ -110,7 +110,7 @@ static const struct {
     {"HOROVOD_NUM_NCCL_STREAMS", NO_GPU},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", "results in the memory of the host are there when their "
                                         "handle is done"},
-    {"HOROVOD_ENABLE_XLA_OPS", "there are no XLA operations in this library"},
+    {"HOROVOD_ENABLE_XLA_OPS", "allreduces that XLA compiles for the host need no setting"},
     {"HOROVOD_ELASTIC", "the ranks of an MPI job are fixed"},
     {"HOROVOD_DISABLE_NVTX_RANGES", NO_GPU},
     {"HOROVOD_CCL_CACHE", "there is no oneCCL in this library"},
