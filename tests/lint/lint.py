@@ -309,7 +309,7 @@ FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine"
 # In front of the module's name, where modules of another folder are called alike.
 ROOMS = {"operator/kube": "kube", "worker/api": "api", "worker/launch": "launch", "worker/launch/core": "launch",
          "worker/timeline_report": "tl", "worker/python/core": "py", "worker/python/tensorflow": "tf",
-         "worker/python/tensorflow/core": "tf"}
+         "worker/python/tensorflow/completion": "tf", "worker/python/tensorflow/core": "tf"}
 
 # Small types that everything uses are named for themselves. Nothing is added here.
 TYPES = {"base/mem.c": r"\w+", "base/status.c": "err", "base/str.c": "strview",

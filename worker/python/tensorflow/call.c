@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/python/tensorflow/completion.h"
+#include "worker/python/tensorflow/completion/completion.h"
 #include "worker/python/tensorflow/core/codes.h"
 #include "worker/python/tensorflow/core/done.h"
 #include "worker/python/tensorflow/core/elements.h"

@@ -4,7 +4,7 @@
  * meanwhile no collective would make progress. So it puts the ended calls into a queue, and this
  * thread reports them. It starts with the first asynchronous call and lasts until the process ends.
  */
-#include "worker/python/tensorflow/completion.h"
+#include "worker/python/tensorflow/completion/completion.h"
 
 #include <pthread.h>
 #include <stddef.h>
