@@ -248,14 +248,14 @@ def a_saved_function_reduces_when_it_is_loaded():
 
 @check
 def a_graph_of_tensorflow_1_runs_in_a_session():
-    fed = mine().numpy()
+    fed, sums = mine().numpy(), total()
     with tf.Graph().as_default(), tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1)) as session:
         place = tf.compat.v1.placeholder(tf.float32, [2, 3], name="fed")
         results = [hvd.allreduce(place + i, op=hvd.Sum, name=f"fetched.{i}") for i in range(16)]
         order = results if hvd.rank() % 2 else results[::-1]
         fetched = session.run(order, {place: fed})
         for i, value in enumerate(fetched if hvd.rank() % 2 else fetched[::-1]):
-            assert (value == total() + i * hvd.size()).all(), (i, value)
+            assert (value == sums + i * hvd.size()).all(), (i, value)
         gathered, counts = session.run(hvd.alltoall(place, [2] + [0] * (hvd.size() - 1)), {place: fed})
         assert counts.tolist() == [2 * (hvd.rank() == 0)] * hvd.size() and len(gathered) == sum(counts)
         assert session.run(hvd.size_op()) == hvd.size() and session.run(hvd.rank_op(name="who")) == hvd.rank()

@@ -1,6 +1,7 @@
 """Training that continues from its last commit: states of TensorFlow and Keras, and run."""
 import contextlib
 import functools
+import re
 
 import tensorflow as tf
 
@@ -8,15 +9,18 @@ from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.objects import broadcast_object
 from horovod.tensorflow.functions import broadcast_variables
-from horovod.tensorflow.mpi_ops import init, rank, shutdown
+from horovod.tensorflow.mpi_ops import init, is_node, rank, shutdown
 from horovod.tensorflow.util import _executing_eagerly, variable_of
 
 _KINDS = (tf.errors.FailedPreconditionError, tf.errors.AbortedError, tf.errors.UnknownError, tf.errors.InternalError)
 
 
 def is_ours(error):
-    """Returns whether an exception of TensorFlow is the failure of a collective."""
-    return isinstance(error, _KINDS) and "horovod" in str(error).lower()  # the operation, or the function that has made the node
+    """Returns whether an exception of TensorFlow is the failure of a collective: it names the operation, or the node."""
+    if not isinstance(error, _KINDS):
+        return False
+    text = str(error)
+    return "[Op:Horovod" in text or any(map(is_node, re.findall(r"{{node ([^}]+)}}", text)))
 
 
 @contextlib.contextmanager

@@ -198,6 +198,14 @@ def _as_tensors(tensors):
             for tensor in tensors]
 
 
+_nodes = set()  # names of nodes with collectives, without their scopes
+
+
+def is_node(name):
+    """Returns whether a node, as messages of TensorFlow name it, may be one of a collective."""
+    return name.rpartition("/")[2] in _nodes
+
+
 def _built(kind, word, call, tensors, name, ignore_name_scope, process_set, n=0, **attributes):
     """Adds a collective to the graph that is being built, and returns its result; call: the function of the library."""
     named = None if name is None else _name_in_graph(_node_name(name), ignore_name_scope)
@@ -212,6 +220,7 @@ def _built(kind, word, call, tensors, name, ignore_name_scope, process_set, n=0,
             raise
         raise refused(error, word, tensors, named, process_set, n, is_node=True)
     library.independent(result)
+    _nodes.add(named.rpartition("/")[2])
     return result
 
 

@@ -1,4 +1,6 @@
 """Batch normalisation with the mean and variance over the batches of all ranks, for the Keras that is tf.keras."""
+import inspect
+
 import tensorflow as tf
 
 from horovod.tensorflow.mpi_ops import Sum, _allreduce, size
@@ -63,4 +65,14 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         return outputs
 
 
+def _shown(function, like):
+    """Gives a function with *args and **kwargs the parameters of another one before these: Keras 3 looks for training and mask."""
+    empty = inspect.Parameter.empty
+    own, theirs = inspect.signature(function).parameters, inspect.signature(like).parameters
+    named = [one.replace(default=None if one.default is empty and place else one.default)
+             for place, one in enumerate(theirs.values()) if one.kind is one.POSITIONAL_OR_KEYWORD]
+    function.__signature__ = inspect.Signature([*named, own["args"], own["kwargs"]])
+
+
+_shown(SyncBatchNormalization.call, tf.keras.layers.BatchNormalization.call)
 leave_unconverted(globals())
