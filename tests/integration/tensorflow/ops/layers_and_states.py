@@ -178,7 +178,7 @@ def a_failed_collective_ends_a_training_with_an_internal_error():
         assert len(resets) == (3 if hvd.size() > 1 else 0), resets
     finally:
         hvd.elastic._reset = real
-    close(variable.numpy(), 5.0 + (1 if hvd.size() > 1 else 0))
+    close(variable.numpy(), 5.0)
     with hvd.elastic.internal_errors():
         pass
 
