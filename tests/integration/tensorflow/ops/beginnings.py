@@ -77,7 +77,8 @@ def a_job_can_end_and_the_next_one_begin():
     horovod.numpy.barrier()
     hvd.shutdown()
     assert not hvd.is_initialized()
-    for call in (lambda: hvd.allreduce(sent, op=hvd.Sum), lambda: reduce(sent), lambda: hvd.allgather(sent), lambda: hvd.broadcast(sent, 0)):
+    for call in (lambda: hvd.allreduce(sent, op=hvd.Sum), lambda: reduce(sent), lambda: hvd.allgather(sent),
+                 lambda: hvd.broadcast(sent, 0)):
         assert "Horovod has not been initialized" in raises((ValueError, tf.errors.FailedPreconditionError), call)
     hvd.init(list(range(size)), process_sets="dynamic")
     assert (hvd.rank(), hvd.size()) == (rank, size)

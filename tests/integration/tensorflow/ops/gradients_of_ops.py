@@ -12,7 +12,8 @@ def gradient_of(function, x, weight):
     def compute(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.add_n([tf.cast(tf.reduce_sum(result * tf.cast(factor, result.dtype)), tf.float64) for result, factor in zip(function(x), weight)])
+            products = [result * tf.cast(factor, result.dtype) for result, factor in zip(function(x), weight)]
+            loss = tf.add_n([tf.cast(tf.reduce_sum(product), tf.float64) for product in products])
         return tape.gradient(loss, x)
 
     eager = compute(x)

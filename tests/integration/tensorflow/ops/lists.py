@@ -105,7 +105,8 @@ def a_tape_reduces_by_other_operations():
     for op, expected in ((hvd.Sum, mean() * hvd.size()), (hvd.Max, hvd.size()), (hvd.Min, 1.0)):
         tape, loss = tape_of(variables)
         close(hvd.DistributedGradientTape(tape, op=op).gradient(loss, variables)[0], numpy.ones(2) * expected)
-    assert "needs op=Average" in raises(ValueError, hvd.DistributedGradientTape, tf.GradientTape(), op=hvd.Sum, gradient_predivide_factor=2.0)
+    assert "needs op=Average" in raises(ValueError, hvd.DistributedGradientTape, tf.GradientTape(), op=hvd.Sum,
+                                        gradient_predivide_factor=2.0)
     assert "must not be 0" in raises(ValueError, hvd.DistributedGradientTape, tf.GradientTape(), gradient_predivide_factor=0)
     for wrong in (-1, "all", [1, 2], True):
         assert "number of groups" in raises(ValueError, hvd.DistributedGradientTape, tf.GradientTape(), groups=wrong)

@@ -4,7 +4,8 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 
-NUMBERS = (tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64, tf.float16, tf.bfloat16, tf.float32, tf.float64)
+NUMBERS = (tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64, tf.float16, tf.bfloat16, tf.float32,
+           tf.float64)
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 ALL = (*NUMBERS, tf.bool)
 LAST = "/cpu:0"  # a device

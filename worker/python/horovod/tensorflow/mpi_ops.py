@@ -19,13 +19,8 @@ from horovod.common.basics import (  # noqa: F401
 from horovod.common.operations import handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
 from horovod.common.util import num_rank_is_power_2
-from horovod.tensorflow import library, refusing
+from horovod.tensorflow import library, refusing, xla
 from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, variable_of
-
-try:
-    from horovod.tensorflow import xla
-except ImportError:
-    xla = None
 
 check_num_rank_power_of_2 = num_rank_is_power_2
 _ops = library.ops
@@ -224,16 +219,23 @@ def _built(kind, word, call, tensors, name, ignore_name_scope, process_set, n=0,
     return result
 
 
-def is_compiling():
-    """Returns whether a function is being traced that XLA compiles."""
-    return xla is not None and xla.is_compiling()
-
-
 def _check_not_compiling(kind):
     """Raises within a function that XLA compiles, for an operation that has no custom call."""
-    if is_compiling():
-        raise NotImplementedError(f"Horovod{kind} cannot be compiled by XLA, which knows no shape of its result: use jit_compile=False "
-                                  "for the function that calls it, or call it outside.")
+    if xla.is_compiling():
+        raise xla.unsupported(f"Horovod{kind}")
+
+
+def _compiled(call, tensors, name, process_set, n=0, **reduction):
+    """Adds an allreduce to a function that XLA compiles; call: that of xla.py."""
+    name = _node_name(name) if name else tf.compat.v1.get_default_graph().unique_name(f"HorovodAllreduce_{function_name()}compiled")
+    try:
+        converted = _as_tensors(tensors)
+        reason, _ = _explained(converted, process_set)
+        if reason is not None:
+            raise reason
+        return call(converted if n else converted[0], name=name, process_set=process_set, **reduction)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", tensors, name, process_set, n, is_node=True)
 
 
 def _by_type(tensors):
@@ -317,9 +319,9 @@ def _allreduce(tensor, name=None, op=Sum, prescale_factor=1.0, postscale_factor=
                                           process_set_id=_number_of(process_set), tensor_name=_full("allreduce", name), blocking=True)
         except Exception as error:  # pylint: disable=broad-except
             raise refused(error, "allreduce", (tensor,), name, process_set)
-    if is_compiling():
-        return xla.allreduce(tensor, name=name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
-                             process_set=process_set)
+    if xla.is_compiling():
+        return _compiled(xla.allreduce, [tensor], name, process_set, op=op, prescale_factor=prescale_factor,
+                         postscale_factor=postscale_factor)
     return _built("Allreduce", "allreduce", _ops.horovod_allreduce, [tensor], name, ignore_name_scope, process_set, reduce_op=op,
                   prescale_factor=prescale_factor, postscale_factor=postscale_factor)
 
@@ -327,9 +329,10 @@ def _allreduce(tensor, name=None, op=Sum, prescale_factor=1.0, postscale_factor=
 def _grouped_allreduce(tensors, name=None, op=Sum, prescale_factor=1.0, postscale_factor=1.0, ignore_name_scope=False,
                        process_set=global_process_set):
     """Returns the reductions of tensors of any types, done together for each type, as a list, with gradients."""
-    if not _executing_eagerly() and is_compiling():
-        return list(xla.grouped_allreduce(tensors, name=name, op=op, prescale_factor=prescale_factor,
-                                          postscale_factor=postscale_factor, process_set=process_set))
+    if not _executing_eagerly() and xla.is_compiling():
+        tensors = group_of(tensors, "allreduce", name, process_set)
+        return _compiled(xla.grouped_allreduce, tensors, name, process_set, len(tensors), op=op, prescale_factor=prescale_factor,
+                         postscale_factor=postscale_factor)
     return _grouped("GroupedAllreduce", "allreduce", _ops.horovod_grouped_allreduce, tensors, name, ignore_name_scope, process_set,
                     reduce_op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor)
 

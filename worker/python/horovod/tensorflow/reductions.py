@@ -3,13 +3,14 @@
 Slices are reduced by two allgathers, first of the values and then of the indices. The first one has the name that the tensor would
 have as a dense one: ranks of which one has slices and another a dense tensor all get an error, and none waits.
 
-A list of gradients is reduced one by one in a graph, so that they are sent while others are computed, and eagerly as a group.
+A list of gradients is reduced one by one in a graph, so that they are sent while others are computed. Eagerly, and in a function that
+XLA compiles, it is reduced as a group.
 """
 import tensorflow as tf
 
 from horovod.common import refusals
 from horovod.common.util import split_list
-from horovod.tensorflow import mpi_ops
+from horovod.tensorflow import mpi_ops, xla
 from horovod.tensorflow.compression import Compression, NoneCompressor
 from horovod.tensorflow.mpi_ops import (
     Adasum, Average, Sum, _allreduce, _grouped_allreduce, _grouped_reducescatter, _reducescatter, check_num_rank_power_of_2,
@@ -255,7 +256,7 @@ class Gradients:
             grads = [as_dense(gradient) for gradient in grads]
         if self._is_alone():
             return list(grads)
-        if _executing_eagerly() or mpi_ops.is_compiling():
+        if _executing_eagerly() or xla.is_compiling():
             return self._reduce(grads, vars, use_generic_names)
         with tf.name_scope(f"{self.name}_Allreduce"):
             return self._reduce(grads, vars, use_generic_names)
@@ -299,7 +300,7 @@ class Gradients:
             return [part for part in split_list(places, min(self._groups, len(places)))]
         if self._groups is not None:
             return self._listed_parts(places, variables)
-        if not _executing_eagerly():
+        if not _executing_eagerly() and not xla.is_compiling():
             return [[place] for place in places]
         slices = [place for place in places if isinstance(grads[place], tf.IndexedSlices)]
         dense = places if not slices else [place for place in places if place not in set(slices)]

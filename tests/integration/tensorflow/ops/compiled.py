@@ -1,0 +1,73 @@
+"""Checks of functions that XLA compiles."""
+import numpy
+import tensorflow as tf
+from checks import check, raises
+from tensors import close, dense, mine, of_all, same, slices, total
+
+import horovod.tensorflow as hvd
+
+
+@check
+def compiled_functions_reduce_tensors_and_groups():
+    @tf.function(jit_compile=True)
+    def reduce(x):
+        return (hvd.allreduce(x, op=hvd.Sum), hvd.allreduce(x * 2, name="given"), hvd.grouped_allreduce([x, tf.cast(x, tf.float64)],
+                                                                                                        op=hvd.Sum))
+
+    for _ in range(3):
+        one, average, group = reduce(mine())
+        same(one, total())
+        close(average, of_all().mean(0) * 2)
+        same(group[0], total())
+        same(group[1], total(), tf.float64)
+
+
+@check
+def a_tape_reduces_in_a_compiled_function():
+    variables = [tf.Variable(tf.ones([2, 3])), tf.Variable(tf.ones([4], tf.float64)), tf.Variable(1.0)]
+    for options in ({}, {"groups": 2}, {"compression": hvd.Compression.fp16}, {"gradient_predivide_factor": 2.0}):
+        @tf.function(jit_compile=True)
+        def gradients(options=options):
+            with tf.GradientTape() as tape:
+                loss = tf.add_n([tf.cast(tf.reduce_sum(variable), tf.float32) for variable in variables]) * (hvd.rank() + 1)
+            return hvd.DistributedGradientTape(tape, **options).gradient(loss, variables)
+
+        for gradient, variable in zip(gradients(), variables):
+            close(gradient, numpy.ones(variable.shape) * (hvd.size() + 1) / 2, 1e-3)
+
+
+@check
+def a_gradient_passes_through_a_compiled_allreduce():
+    @tf.function(jit_compile=True)
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(hvd.allreduce(x, op=hvd.Sum) * x)
+        return tape.gradient(loss, x)
+
+    close(gradient(mine()), total() + total())
+
+
+@check
+def what_cannot_be_compiled_says_so():
+    calls = {"Allgather": (hvd.allgather, mine()), "GroupedAllgather": (hvd.grouped_allgather, [mine()]),
+             "Broadcast": (hvd.broadcast, mine(), 0), "Alltoall": (hvd.alltoall, mine()), "Reducescatter": (hvd.reducescatter, mine()),
+             "GroupedReducescatter": (hvd.grouped_reducescatter, [mine()])}
+    for kind, (call, *arguments) in calls.items():
+        text = raises(NotImplementedError, tf.function(call, jit_compile=True), *arguments)
+        assert f"Horovod{kind}" in text and "jit_compile=False" in text, text
+    text = raises(NotImplementedError, tf.function(lambda: hvd.allreduce(slices([0])), jit_compile=True))
+    assert "jit_compile=False" in text, text
+    close(dense(hvd.allreduce(slices([0]), op=hvd.Sum))[0], [hvd.size()] * 2)
+
+
+@check
+def what_a_rank_refuses_while_it_compiles_the_others_get():
+    if hvd.size() == 1:
+        return
+    reduce = tf.function(lambda x: hvd.allreduce(x, name="compiled"), jit_compile=True)
+    if hvd.rank() == hvd.size() - 1:
+        assert "complex64 is not supported" in raises(ValueError, reduce, tf.complex(1.0, 1.0))
+    else:
+        raises(tf.errors.OpError, reduce, 1.0)
+    assert float(reduce(1.0)) == 1.0

@@ -1,0 +1,1 @@
+"""Datasets that other processes than the ranks of a training prepare."""
