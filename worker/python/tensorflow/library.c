@@ -67,15 +67,24 @@ static void register_all(void)
     hvd_tf.DeleteStatus(status);
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+
+    return value && value[0] && strcmp(value, "0") != 0;
+}
+
+/* With HOROVOD_MPI_THREADS_DISABLE, tensors make progress only while the thread of horovod_init
+ * waits. A wait in another thread fails with that reason, where a callback would never come. */
 __attribute__((constructor)) static void begin(void)
 {
     const char *why = hvd_tf_api_load();
-    const char *wanted = getenv("HOROVOD_TENSORFLOW_BLOCKING");
 
     if (why) {
         snprintf(problem, sizeof(problem), "%s", why);
         return;
     }
-    is_blocking = !hvd_tf_api_has_libstdcxx() || (wanted && strcmp(wanted, "1") == 0);
+    is_blocking = !hvd_tf_api_has_libstdcxx() || is_set("HOROVOD_TENSORFLOW_BLOCKING") ||
+                  is_set("HOROVOD_MPI_THREADS_DISABLE");
     register_all();
 }

@@ -6,8 +6,8 @@
 #define HVD_TF_EXPORT __attribute__((visibility("default")))
 
 /* Whether all kernels wait in TensorFlow's threads: its std::function has another layout than that
- * of libstdc++, or HOROVOD_TENSORFLOW_BLOCKING=1. Then collectives of a graph must run in order.
- * Constant. */
+ * of libstdc++, or HOROVOD_TENSORFLOW_BLOCKING or HOROVOD_MPI_THREADS_DISABLE is set. Then
+ * collectives of a graph must run in order. Constant. */
 bool hvd_tf_library_is_blocking(void);
 
 /* For horovod.tensorflow.library, by ctypes: why the library has registered nothing, or NULL. The
