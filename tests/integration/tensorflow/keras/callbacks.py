@@ -1,22 +1,15 @@
 """Checks of the callbacks."""
 import contextlib
 import io
-import os
-import pathlib
 
 import numpy
 from checks import check, raises
 from networks import (
-    BATCH, EPOCHS, OPTIMIZERS, SIDES, STEPS, alone, close, drive, fit, has_legacy, mine, network, noting, number, of_tf, rank, rows,
-    same_on_all_ranks, size, stepped)
+    BATCH, EPOCHS, OPTIMIZERS, SIDES, STEPS, alone, close, drive, fit, folder, has_legacy, mine, network, noting, number, of_tf, rank,
+    rows, same_on_all_ranks, size, stepped)
 
 import horovod.numpy
 from horovod._keras import variables as of
-
-
-def folder():
-    """Where ranks write files."""
-    return pathlib.Path(os.environ["CHECK_RESULTS"])
 
 
 def compiled(module, optimizer=None, seed=7):

@@ -1,5 +1,7 @@
 """What the checks share: the modules and the Keras of each, a small network, its data, and what one process makes of them."""
 import functools
+import os
+import pathlib
 
 import keras
 import numpy
@@ -93,6 +95,11 @@ def same_on_all_ranks(weights):
     flat = numpy.concatenate([numpy.asarray(weight, "float64").ravel() for weight in weights])
     everywhere = horovod.numpy.allgather(flat[numpy.newaxis])
     assert (everywhere == everywhere[0]).all(), f"ranks differ by {numpy.abs(everywhere - everywhere[0]).max()}"
+
+
+def folder():
+    """Where ranks write files."""
+    return pathlib.Path(os.environ["CHECK_RESULTS"])
 
 
 def number(value):

@@ -4,10 +4,10 @@ import subprocess
 import sys
 import zipfile
 
-from callbacks import folder
 from checks import Skip, check
 from networks import (
-    BATCH, OPTIMIZERS, SIDES, close, fit, has_legacy, is_keras3, mine, network, number, of_tf, rank, rows, same_on_all_ranks, size)
+    BATCH, OPTIMIZERS, SIDES, close, fit, folder, has_legacy, is_keras3, mine, network, number, of_tf, rank, rows, same_on_all_ranks, size,
+    stepped)
 
 import horovod.numpy
 from horovod._keras import is_distributed
@@ -21,10 +21,10 @@ def forms(module):
 
 
 def saved(hvd, module, name, make):
-    """A network that fit() has trained, and the file to which rank 0 has saved it."""
+    """A network after two steps, and the file to which rank 0 has saved it."""
     net = network(module)
     net.compile(hvd.DistributedOptimizer(make(module)), module.losses.MeanSquaredError())
-    fit(net, *map(mine, rows()), BATCH // size())
+    stepped(net, net.optimizer, 2)
     file = folder() / name
     if rank() == 0:
         net.save(str(file))
@@ -60,10 +60,14 @@ def loaded_models_train_on_with_their_slots():
         assert b"horovod" not in contents(file).lower()
         loaded = hvd.load_model(str(file))
         assert is_distributed(loaded.optimizer)
+        of.build(loaded.optimizer, loaded.trainable_variables)  # a SavedModel has the slots for the first step
         same_optimizer(loaded.optimizer, net.optimizer)
-        assert int(number(loaded.optimizer.iterations)) == 8
+        assert int(number(loaded.optimizer.iterations)) == 2
         for one in (loaded, net):
-            fit(one, *map(mine, rows()), BATCH // size())
+            if form == ".keras":
+                fit(one, *map(mine, rows()), BATCH // size())
+            else:
+                stepped(one, one.optimizer)
         same_on_all_ranks(loaded.get_weights())
         close(loaded.get_weights(), net.get_weights(), 1e-6)
 
@@ -79,7 +83,7 @@ def a_process_without_horovod_loads_the_file():
                    "print(type(model.optimizer).__name__, int(model.optimizer.iterations))")
         env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "HOROVOD", "OMPI", "PMI"))}
         done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=100, check=False)
-        assert done.stdout.split() == ["Adam", "8"], done.stdout + done.stderr[-2000:]
+        assert done.stdout.split() == ["Adam", "2"], done.stdout + done.stderr[-2000:]
 
 
 @check

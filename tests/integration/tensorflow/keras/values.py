@@ -48,7 +48,6 @@ def global_variables_are_broadcast_in_graph_mode():
         hvd.broadcast_global_variables(size() - 1)
         assert session.run(value).tolist() == [size(), 2.0]
         assert hvd.allreduce(numpy.array([rank() + 1.0])).tolist() == [(size() + 1) / 2]
-        tf.compat.v1.keras.backend.clear_session()
 
 
 @check
