@@ -151,6 +151,27 @@ def second_derivatives_pass_through():
 
 
 @check
+def gradients_of_a_function_are_named_alike_on_all_ranks():
+    """TensorFlow numbers the functions of gradients, branches and loops, and one rank has traced more of them."""
+    if hvd.rank() == 0:
+        tf.function(lambda x: tf.cond(x > 0, lambda: x, lambda: -x))(tf.constant(1.0))
+
+    @tf.function
+    def reduce(x):
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = tf.cond(x[0] > 0, lambda: hvd.allreduce(x, op=hvd.Sum), lambda: hvd.allreduce(-x, op=hvd.Sum))
+        return y + inner.gradient(y, x)
+
+    with tf.GradientTape() as tape:
+        x = tf.ones([2])
+        tape.watch(x)
+        y = reduce(x)
+    close(y, numpy.ones(2) * 2 * hvd.size())
+    close(tape.gradient(y, x), numpy.ones(2) * hvd.size())
+
+
+@check
 def gradients_exist_in_graphs_of_tensorflow_1():
     values, factors = mine().numpy(), weights((2, 3))
     expected = all_weights((2, 3)).sum(0) + 2 * values

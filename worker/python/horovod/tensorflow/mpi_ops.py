@@ -165,13 +165,16 @@ def _tensor_name(tensor):
 
 def function_name():
     """Returns the name of the tf.function that is being traced, with an "_" behind it; "" in another graph. It tells apart what two
-    functions send at once."""
-    graph = tf.compat.v1.get_default_graph()
-    if not isinstance(graph, func_graph.FuncGraph):
-        return ""
-    while isinstance(graph.outer_graph, func_graph.FuncGraph):
+    functions send at once.
+
+    Other functions, of branches, loops and gradients, have numbers in their names, which may differ between ranks.
+    """
+    name, graph = "", tf.compat.v1.get_default_graph()
+    while isinstance(graph, func_graph.FuncGraph):
+        if type(graph) is func_graph.FuncGraph and not graph.name.startswith("__"):
+            name = f"{_normalize_name(graph.name)}_"
         graph = graph.outer_graph
-    return f"{_normalize_name(graph.name)}_"
+    return name
 
 
 def _name_for(kind, name, tensors):

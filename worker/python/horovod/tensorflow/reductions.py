@@ -68,30 +68,44 @@ def _name_of_slices(tensor):
     return f"HorovodAllgather_{mpi_ops.function_name()}{mpi_ops._tensor_name(tensor)}"
 
 
-def _divided(values, process_set):
-    """Returns values divided by the number of ranks, in their type."""
-    if _executing_eagerly() or process_set is not global_process_set:
-        n = process_set.size()
-        return values if n == 1 else values / tf.cast(n, values.dtype)
-    return values / tf.cast(size_op(), values.dtype)
+_divisors = {}  # {(number, type): an eager tensor of it}
+
+
+def _scaled(values, op, factor, process_set):
+    """Returns values times a factor, and for Average divided by the number of ranks. Before they are sent there are fewer of them."""
+    if factor != 1:
+        values = values * tf.cast(factor, values.dtype)
+    if op != Average:
+        return values
+    if not _executing_eagerly() and process_set is global_process_set:
+        return values / tf.cast(size_op(), values.dtype)
+    n = process_set.size()
+    if n == 1:
+        return values
+    if not _executing_eagerly():
+        return values / tf.cast(n, values.dtype)
+    key = n, values.dtype
+    if key not in _divisors:
+        _divisors[key] = tf.constant(n, values.dtype)
+    return values / _divisors[key]
 
 
 def _reduced_slices(slices, op, factor, compression, name, process_set, ignore_name_scope):
     """Returns the sum or average of tf.IndexedSlices: those of all ranks behind one another."""
-    sent, ctx = compression.compress(slices.values)
-    common = {"process_set": process_set, "ignore_name_scope": ignore_name_scope}
+    if process_set.process_set_id is not None:  # else the allgather names it
+        values = _scaled(slices.values, op, factor, process_set)
+    else:
+        values = slices.values
+    sent, ctx = compression.compress(values)
     if _executing_eagerly():
         values = mpi_ops.gathered(sent, "allreduce", name, process_set)
         indices = mpi_ops.gathered(slices.indices, "allreduce", f"{name}.indices" if name else None, process_set)
     else:
         name = name or _name_of_slices(slices.values)
-        values = mpi_ops.allgather(sent, name=name, **common)
+        values = mpi_ops.allgather(sent, name, ignore_name_scope, process_set)
         with tf.control_dependencies([values]):  # if it fails, the indices are not sent, for which nobody would wait
-            indices = mpi_ops.allgather(slices.indices, name=f"{name}.indices", **common)
-    values = compression.decompress(values, ctx)
-    if factor != 1:
-        values = values * tf.cast(factor, values.dtype)
-    return tf.IndexedSlices(_divided(values, process_set) if op == Average else values, indices, dense_shape=slices.dense_shape)
+            indices = mpi_ops.allgather(slices.indices, f"{name}.indices", ignore_name_scope, process_set)
+    return tf.IndexedSlices(compression.decompress(values, ctx), indices, dense_shape=slices.dense_shape)
 
 
 # --- One tensor, and groups
