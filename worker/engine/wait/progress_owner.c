@@ -36,6 +36,8 @@
 #define BRIEF_BYTES 16384 /* maximum bytes of tensors for a brief wait */
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
+#define SLEEP_MAX_NS 10000000 /* where peers do not wake: how late their messages may be noticed   \
+                               */
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to check for stalls and lost ranks */
 #define LINGER_NS 10000000       /* after a submission, polls so long for more */
 #define LOOK_MAX_NS                                                                                \
@@ -199,6 +201,12 @@ static bool is_moving(const struct hvd_engine *e)
     return false;
 }
 
+/* Returns the longest sleep of a progress owner that no peer wakes. */
+static int64_t longest_sleep_ns(const struct hvd_engine *e)
+{
+    return e->options.cycle_ns < SLEEP_MAX_NS ? e->options.cycle_ns : SLEEP_MAX_NS;
+}
+
 /* Waits between two steps of the progress owner. */
 static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
                      bool is_background)
@@ -217,8 +225,8 @@ static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *co
         return;
     }
     p->sleep_ns = p->sleep_ns ? p->sleep_ns * 2 : SLEEP_MIN_NS;
-    if (p->sleep_ns > e->options.cycle_ns)
-        p->sleep_ns = e->options.cycle_ns;
+    if (p->sleep_ns > longest_sleep_ns(e))
+        p->sleep_ns = longest_sleep_ns(e);
     if (p->sleep_ns > 0)
         sleep_a_little(e, cond, is_background, p->sleep_ns);
     else
@@ -445,8 +453,8 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
     }
     /* A program in its loop submits again soon, and polling is cheaper than a wakeup each time. */
     if (e->options.cycle_ns > 0 && now_ns < rest->linger_until_ns) {
-        wait_for(&e->locked.background_cond, &e->mu,
-                 e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
+        const int64_t ns = longest_sleep_ns(e);
+        wait_for(&e->locked.background_cond, &e->mu, ns > SLEEP_MIN_NS ? ns : SLEEP_MIN_NS);
         return;
     }
     if (listens && !e->locked.has_progress_owner && is_idle(e)) {
