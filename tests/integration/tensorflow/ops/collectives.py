@@ -37,6 +37,14 @@ def numbers_arrays_variables_scalars_and_nothing_are_reduced_too():
     same(hvd.grouped_allreduce([1.0, tf.Variable(mine()), mine().numpy(), tf.zeros([0])], op=hvd.Sum)[1], total())
     same(hvd.allgather(numpy.ones([1, 2])), numpy.ones([hvd.size(), 2]))
     same(hvd.broadcast(mine(shape=()), 0), of_rank(0, shape=()))
+    layer = tf.keras.layers.Dense(2, kernel_initializer="ones", use_bias=False)
+    layer.build((None, 3))
+    weight = layer.trainable_weights[0]  # a variable of Keras
+    for compression in (hvd.Compression.none, hvd.Compression.fp16):
+        same(hvd.allreduce(weight, op=hvd.Sum, compression=compression), numpy.full([3, 2], hvd.size()))
+        same(hvd.grouped_allreduce([weight], op=hvd.Sum, compression=compression)[0], numpy.full([3, 2], hvd.size()))
+    same(hvd.allgather(weight), numpy.ones([3 * hvd.size(), 2]))
+    same(hvd.broadcast(weight, 0), numpy.ones([3, 2]))
 
 
 @check

@@ -189,6 +189,33 @@ def what_a_rank_refuses_while_it_traces_the_others_get():
         assert f"Rank {hvd.size() - 1} " in text and "complex64" in text, text
     assert float(refused(1.0)) == hvd.size()
 
+    @tf.function
+    def refused_group(x):
+        return hvd.grouped_allreduce([tf.constant(1.0), x], name="traced")
+
+    @tf.function
+    def empty_group(x):
+        return hvd.grouped_allgather([x] if tf.is_tensor(x) else [], name="gathered")
+
+    for function, bad, words in ((refused_group, tf.complex(1.0, 1.0), "complex64"), (empty_group, None, "at least one")):
+        if last:
+            assert words in raises(ValueError, function, bad)
+        else:
+            assert words in raises(tf.errors.FailedPreconditionError, function, tf.ones([1]) if bad is None else 1.0)
+
+
+@check
+def variables_are_broadcast_in_a_function():
+    variables = [tf.Variable(mine()), tf.Variable(mine(tf.int64))]
+
+    @tf.function
+    def share():
+        hvd.broadcast_variables(variables, hvd.size() - 1)
+
+    share()
+    for variable in variables:
+        same(variable.read_value(), of_rank(hvd.size() - 1))
+
 
 @check
 def a_set_of_ranks_reduces_in_a_graph():

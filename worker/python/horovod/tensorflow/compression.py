@@ -2,15 +2,15 @@
 import tensorflow as tf
 
 from horovod.common.compression import Compressor, NoneCompressor
-from horovod.tensorflow.util import leave_unconverted
+from horovod.tensorflow.util import leave_unconverted, variable_of
 
 __all__ = ["Compressor", "NoneCompressor", "FP16Compressor", "BF16Compressor", "Compression"]
 
 
 def _narrow(tensor, dtype):
     """Returns (tensor as dtype, its own type) for floating point; leaves others alone."""
-    if not tf.is_tensor(tensor):
-        tensor = tf.convert_to_tensor(tensor)
+    if not isinstance(tensor, tf.Tensor):
+        tensor = tf.convert_to_tensor(variable_of(tensor))
     own = tensor.dtype
     return (tf.cast(tensor, dtype) if own.is_floating and own != dtype else tensor), own
 

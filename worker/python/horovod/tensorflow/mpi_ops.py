@@ -131,13 +131,16 @@ def group_of(tensors, word, name, process_set):
     if type(tensors) is list and tensors:
         return tensors
     try:
-        if tf.is_tensor(tensors) or not hasattr(tensors, "__iter__"):
+        if isinstance(tensors, (tf.Tensor, tf.Variable)) or not hasattr(tensors, "__iter__"):
             raise ValueError(f"A group is a sequence of tensors, not {type(tensors).__qualname__}.")
         tensors = list(tensors)
         if not tensors:
             raise ValueError("A group needs at least one tensor.")
     except Exception as error:  # pylint: disable=broad-except  # also a generator's own
-        refusals.tell(error, word, name, process_set, refusals.EMPTY_GROUP)
+        if _executing_eagerly():
+            refusals.tell(error, word, name, process_set, refusals.EMPTY_GROUP)
+        elif name is not None:
+            refusing.announce_node(refusals.reason_of(error), word, _name_in_graph(_node_name(name), False), process_set, True)
         raise
     return tensors
 
@@ -192,8 +195,7 @@ def _name_in_graph(name, is_scope_ignored):
 
 
 def _as_tensors(tensors):
-    return [tensor if tf.is_tensor(tensor) and not isinstance(tensor, tf.Variable) else tf.convert_to_tensor(variable_of(tensor))
-            for tensor in tensors]
+    return [tensor if isinstance(tensor, tf.Tensor) else tf.convert_to_tensor(variable_of(tensor)) for tensor in tensors]
 
 
 _nodes = set()  # names of nodes with collectives, without their scopes
@@ -251,7 +253,7 @@ def _by_type(tensors):
     return list(found.values())
 
 
-def _for_each_type(call, word, tensors, name, process_set):
+def _for_each_type(kind, call, word, tensors, name, ignore_name_scope, process_set):
     """Returns call(tensors of one type, name) for each type of a group, in the order of the tensors: an operation has one type.
 
     The first type has the name of the group. So ranks whose first types agree hear of each other, also where the others differ.
@@ -263,7 +265,9 @@ def _for_each_type(call, word, tensors, name, process_set):
             reason.place_in_group = place
             raise reason
     except Exception as error:  # pylint: disable=broad-except
-        raise refused(error, word, tensors, name, process_set, len(tensors))
+        is_built = not _executing_eagerly()
+        name = _name_in_graph(_name_for(kind, name, tensors), ignore_name_scope) if is_built else name
+        raise refused(error, word, tensors, name, process_set, len(tensors), is_built)
     parts = _by_type(converted)
     if len(parts) == 1:
         return list(call(converted, name))
@@ -294,7 +298,7 @@ def _grouped(kind, word, call, tensors, name, ignore_name_scope, process_set, **
 
     if _executing_eagerly() and _are_alike(tensors):
         return one_type(tensors, name)
-    return _for_each_type(one_type, word, tensors, name, process_set)
+    return _for_each_type(kind, one_type, word, tensors, name, ignore_name_scope, process_set)
 
 
 # --- Collectives
