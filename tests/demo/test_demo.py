@@ -43,13 +43,14 @@ def kubectl():
         run("tests/cluster/down")
 
 
-def test_the_demo_makes_its_cluster_trains_repeats_also_in_pytorch_and_takes_all_of_it_down():
+def test_the_demo_makes_its_cluster_trains_repeats_also_in_pytorch_and_keras_and_takes_it_down():
     if cluster_is_up():
         pytest.skip("a local cluster is up already, which the demo would leave up: tests/cluster/down first")
     assert_succeeded(run("script/demo"))
     assert cluster_is_up()
     assert_succeeded(run("script/demo"))
-    assert_succeeded(run("script/demo", "--example", "pytorch"), "digits-pytorch")
+    for example in ("pytorch", "keras"):
+        assert_succeeded(run("script/demo", "--example", example), f"digits-{example}")
     run("script/demo", "--down")
     assert not cluster_is_up()
     assert not MADE.exists()
