@@ -14,9 +14,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 # Run by the test named, which fails if the command does.
 ELSEWHERE = {
     "script/demo":
-        "tests/demo/test_demo.py::test_the_demo_makes_its_cluster_trains_repeats_also_in_pytorch_and_takes_all_of_it_down",
+        "tests/demo/test_demo.py::test_the_demo_makes_its_cluster_trains_repeats_also_in_pytorch_and_keras_and_takes_it_down",
+    "script/demo --example keras": 'tests/demo/test_demo.py::("pytorch", "keras")',
     "helm install horovod charts/horovod": "script/demo::install_chart",
     "kubectl apply -f examples/digits/horovodjob.yaml": "script/demo::run_job",
+    "kubectl apply -f examples/keras/horovodjob.yaml": "tests/e2e/test_tensorflow.py::examples/{example}/horovodjob.yaml",
+    "kubectl logs -f job/digits-keras-master": "script/demo::follow_job",
     "kubectl get horovodjobs": "script/demo::run_job",
     "kubectl logs -f job/digits-master": "script/demo::follow_job",
     "script/test": ".ci/run::script/test",
