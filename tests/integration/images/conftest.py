@@ -29,6 +29,15 @@ def worker_image(built, tmp_path_factory):
     image.remove()
 
 
+@pytest.fixture(scope="session")
+def tensorflow_image(built, tmp_path_factory):
+    """The image with TensorFlow; the first time its base takes minutes."""
+    subprocess.run([TOP / "images" / "build", "worker-tensorflow"], check=True)
+    image = Image(built / "horovod-worker-tensorflow.tar", tmp_path_factory.mktemp("tensorflow"))
+    yield image
+    image.remove()
+
+
 @pytest.fixture
 def operator(operator_image, tmp_path):
     return Box(operator_image, tmp_path / "box")
@@ -37,3 +46,8 @@ def operator(operator_image, tmp_path):
 @pytest.fixture
 def worker(worker_image, tmp_path):
     return Box(worker_image, tmp_path / "box")
+
+
+@pytest.fixture
+def tensorflow(tensorflow_image, tmp_path):
+    return Box(tensorflow_image, tmp_path / "box")
