@@ -43,7 +43,10 @@ def contents(file):
 
 
 def same_optimizer(one, other, with_state):
-    """Fails unless both have the same kind, configuration, slots and iterations. From a SavedModel Keras 2 restores no state."""
+    """Fails unless both have the same kind, configuration, slots and iterations.
+
+    Keras restores no state of an optimizer from a SavedModel, and Keras 3 no slots from HDF5.
+    """
     one, other = of.innermost(one), of.innermost(other)
     assert type(one).__name__ == type(other).__name__ and one.get_config() == other.get_config()
     if not with_state:
@@ -56,21 +59,23 @@ def same_optimizer(one, other, with_state):
 @check
 def loaded_models_train_on_with_their_slots():
     hvd, module = of_tf()
-    names = [("adam", form) for form in forms(module)] + ([("legacy", ".h5"), ("legacy", ".keras")] if has_legacy(module) else [])
+    names = [("adam", form) for form in forms(module)] + ([("legacy", ".h5")] if has_legacy(module) else [])
     for optimizer, form in names:
         net, file = saved(hvd, module, f"{optimizer}{form}", OPTIMIZERS[optimizer])
         assert b"horovod" not in contents(file).lower()
         loaded = hvd.load_model(str(file))
         assert is_distributed(loaded.optimizer)
-        same_optimizer(loaded.optimizer, net.optimizer, with_state=form != ".saved")
+        restored = form == ".keras" or form == ".h5" and has_legacy(module)
+        same_optimizer(loaded.optimizer, net.optimizer, restored)
+        if not restored:
+            continue
         for one in (loaded, net):
             if form == ".keras":
                 fit(one, *map(mine, rows()), BATCH // size())
             else:
                 stepped(one, one.optimizer)
         same_on_all_ranks(loaded.get_weights())
-        if form != ".saved":
-            close(loaded.get_weights(), net.get_weights(), 1e-6)
+        close(loaded.get_weights(), net.get_weights(), 1e-6)
 
 
 @check
@@ -80,7 +85,8 @@ def a_process_without_horovod_loads_the_file():
     hvd, module = of_tf()
     _, file = saved(hvd, module, "elsewhere.keras", OPTIMIZERS["adam"])
     if rank() == 0:
-        program = (f"import sys; sys.modules['horovod'] = None; from tensorflow import keras; model = keras.models.load_model({str(file)!r}); "
+        program = ("import sys; sys.modules['horovod'] = None; from tensorflow import keras; "
+                   f"model = keras.models.load_model({str(file)!r}); "
                    "print(type(model.optimizer).__name__, int(model.optimizer.iterations))")
         env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "HOROVOD", "OMPI", "PMI"))}
         done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=100, check=False)

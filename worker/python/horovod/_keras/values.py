@@ -44,8 +44,9 @@ def allreduce(backend, value, name, average, prescale_factor, postscale_factor, 
     """Returns the reduction of the ranks' values."""
     if average is not True or op is not None:  # True is a default of horovod.keras, and no reason for a warning
         op = handle_average_backwards_compatibility(op, average)
+    op = basics.Average if op is None else op
     return _evaluated(backend, _framework(backend).allreduce(
-        _tensor(backend, value), name=name, op=basics.Average if op is None else op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
+        _tensor(backend, value), name=name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
         compression=compression))
 
 
