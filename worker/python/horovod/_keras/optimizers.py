@@ -80,12 +80,16 @@ class _Keras3(_DistributedOptimizer):
             return super().apply(grads, trainable_variables)
         return reduce_then(self, self, super().apply, grads, trainable_variables)
 
+    def scale_loss(self, loss):
+        """Returns the loss as the wrapped class scales it. Keras calls this before it computes gradients."""
+        return self._horovod.marked(super().scale_loss(loss))
+
 
 class _Keras2(_DistributedOptimizer):
     """Optimizers of Keras 2.11 and later."""
 
     def _own_gradients(self, loss, var_list, tape):
-        return super(_DistributedOptimizer, self).compute_gradients(loss, var_list, tape)
+        return super(_DistributedOptimizer, self).compute_gradients(_marked(self, loss, tape), var_list, tape)
 
     def aggregate_gradients(self, grads_and_vars):
         """Returns the pairs with reduced gradients. Keras calls it before it clips or checks them."""
@@ -103,9 +107,10 @@ class _Legacy(_DistributedOptimizer):
     """Optimizers of keras.optimizers.legacy."""
 
     def _own_gradients(self, loss, var_list, tape):
-        return super()._compute_gradients(loss, var_list, tape=tape)
+        return super()._compute_gradients(_marked(self, loss, tape), var_list, tape=tape)
 
     def _compute_gradients(self, loss, var_list, grad_loss=None, tape=None):
+        loss = _marked(self, loss, tape)
         return _paired(self._horovod.computed, super()._compute_gradients(loss, var_list, grad_loss, tape))
 
     def _aggregate_gradients(self, grads_and_vars):
@@ -119,6 +124,14 @@ class _Legacy(_DistributedOptimizer):
 
 
 _PARTS = {Kind.KERAS3: _Keras3, Kind.KERAS2: _Keras2, Kind.LEGACY: _Legacy}
+
+
+def _marked(optimizer, loss, tape):
+    """Returns a loss that a tape of Keras 2 has recorded, whose gradient marks the beginning of a backward pass."""
+    if tape is None or callable(loss):
+        return loss
+    with tape:
+        return optimizer._horovod.marked(loss)
 
 
 def _paired(function, grads_and_vars):

@@ -3,6 +3,7 @@ import types
 
 import tensorflow as tf
 
+from horovod._keras.marks import Marks
 from horovod._keras.reducers import Reducer
 from horovod._keras.variables import natives
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
@@ -14,6 +15,7 @@ class TensorFlowReducer(Reducer):
 
     def __init__(self, settings):
         super().__init__(settings)
+        self._marks = Marks()
         groups = settings.groups
         if isinstance(groups, (list, tuple)):
             groups = [natives(group) for group in groups]
@@ -24,6 +26,15 @@ class TensorFlowReducer(Reducer):
             self.passes = LocalGradientAggregationHelperEager(
                 settings.backward_passes_per_step, self.reduced, settings.sparse_as_dense,
                 settings.average_aggregated_gradients, settings.process_set)
+
+    def marked(self, loss):
+        """Returns the loss, whose gradient marks the beginning of a backward pass in the timeline."""
+        return self._marks.beginning(loss)
+
+    def aggregated(self, gradients, variables):
+        """As described there; it is called at the end of each backward pass."""
+        self._marks.end(gradients)
+        return super().aggregated(gradients, variables)
 
     def _reduce(self, gradients, variables):
         return self._gradients(gradients, variables)

@@ -1,6 +1,7 @@
 """Reduces gradients of Keras 3 with PyTorch as its backend. That backend computes eagerly, so counters are Python's."""
 import torch
 
+from horovod import _core
 from horovod import torch as hvd
 from horovod._keras.reducers import Reducer
 from horovod._keras.variables import identity
@@ -11,12 +12,26 @@ from horovod.torch import compression
 class TorchReducer(Reducer):
     """A Reducer of tensors of PyTorch."""
 
+    _is_marked = False  # the beginning of a backward pass is in the timeline
+
     def __init__(self, settings):
         super().__init__(settings)
         self._before, self._op, self._after = _factors(settings)
         self._compression = getattr(compression, settings.compression.__name__, settings.compression)  # for one of TensorFlow
         if settings.backward_passes_per_step > 1:
             self.passes = _Passes(settings, self.reduced)
+
+    def marked(self, loss):
+        """Marks the beginning of a backward pass in the timeline, and returns the loss."""
+        self._is_marked = self._is_marked or _core.timeline_mark("BACKWARD", True)
+        return loss
+
+    def aggregated(self, gradients, variables):
+        """As described there; it is called at the end of each backward pass."""
+        if self._is_marked:
+            _core.timeline_mark("BACKWARD", False)
+        self._is_marked = False
+        return super().aggregated(gradients, variables)
 
     def _reduce(self, gradients, variables):
         places = [place for place, gradient in enumerate(gradients) if gradient is not None]
