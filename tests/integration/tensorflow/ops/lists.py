@@ -79,6 +79,15 @@ def slices_on_some_ranks_only_are_an_error_on_all():
     same(hvd.allreduce(mine(), op=hvd.Sum, name="some"), total())
     text = raises(tf.errors.FailedPreconditionError, tf.function(lambda: hvd.allreduce(sent, op=hvd.Sum, name="some")))
     assert "Mismatched" in text, text
+    for gradients in ([sent], [mine(), sent], [sent, mine(tf.float64), mine()]):
+        for options in ({}, {"groups": 1}, {"groups": 3}):
+            reduce = reductions.Gradients("some", **options)
+            for call in (reduce, tf.function(reduce)):
+                text = raises(tf.errors.FailedPreconditionError, call, gradients, [None] * len(gradients))
+                assert "Mismatched" in text, text
+            same(reduce([mine()], [None])[0], of_all().mean(0))  # the names are free again
+    text = raises(tf.errors.FailedPreconditionError, hvd.grouped_allreduce, [sent, sent], name="some")
+    assert "Mismatched" in text, text
     same(hvd.allreduce(mine(), op=hvd.Sum), total())
 
 

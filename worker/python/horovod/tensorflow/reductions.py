@@ -165,22 +165,28 @@ def grouped_allreduce(tensors, average=None, device_dense="", device_sparse="", 
     tensors = mpi_ops.group_of(tensors, "allreduce", name, process_set)
     if op is None or op == Adasum or average is not None:
         op = _checked("allreduce", (), name, process_set, len(tensors), _reduction, op, average, process_set)
-    dense = [place for place, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
-    if len(dense) < len(tensors):
-        _checked("allreduce", (), name, process_set, len(tensors), check_slices, op)
-    results = list(tensors)
-    if dense:
+    has_slices = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
+    if not any(has_slices):
         with on(device_dense):
-            reduced = _grouped(_grouped_allreduce, "allreduce", [tensors[place] for place in dense], compression, name, process_set,
-                               op, prescale_factor, postscale_factor, ignore_name_scope, process_set)
-        for place, result in zip(dense, reduced):
-            results[place] = result
-    with on(device_sparse):
+            return _grouped(_grouped_allreduce, "allreduce", tensors, compression, name, process_set, op, prescale_factor,
+                            postscale_factor, ignore_name_scope, process_set)
+    _checked("allreduce", (), name, process_set, len(tensors), check_slices, op)
+    with on(device_dense):
+        sent = [_stand_in(tensor) if is_sparse else tensor for tensor, is_sparse in zip(tensors, has_slices)]
+        results = _grouped(_grouped_allreduce, "allreduce", sent, compression, name, process_set, op, prescale_factor, postscale_factor,
+                           ignore_name_scope, process_set)
+    with on(device_sparse), tf.control_dependencies(results) if not _executing_eagerly() else mpi_ops._nothing:
         for place, tensor in enumerate(tensors):
-            if isinstance(tensor, tf.IndexedSlices):
+            if has_slices[place]:
                 results[place] = _reduced_slices(tensor, op, prescale_factor * postscale_factor, compression,
                                                  None if name is None else f"{name}.{place}", process_set, ignore_name_scope)
     return results
+
+
+def _stand_in(slices):
+    """Returns what a group has in the place of slices: a tensor without elements. The ranks where it is dense get an error for it, and
+    this one, too, before it sends the slices, for which nobody would wait."""
+    return tf.zeros([0], slices.dtype)
 
 
 def reducescatter(tensor, device_dense="", compression=Compression.none, op=Average, name=None, process_set=global_process_set,
@@ -286,9 +292,10 @@ class Gradients:
 
     def _reduce(self, grads, variables, use_generic_names):
         results = list(grads)
-        for number, places in enumerate(self._parts(grads, variables)):
-            name = self._name_of(number, places, use_generic_names)
-            if len(places) == 1:
+        is_one_group = self._groups is None and (_executing_eagerly() or xla.is_compiling())
+        for number, places in enumerate(self._parts(grads, variables, is_one_group)):
+            name = self._name_of(places[0] if self._groups is None and not is_one_group else number, use_generic_names)
+            if len(places) == 1 and not is_one_group:
                 reduced = [self._one(grads[places[0]], name, use_generic_names)]
             else:
                 reduced = self._group([grads[place] for place in places], name, use_generic_names)
@@ -296,16 +303,15 @@ class Gradients:
                 results[place] = gradient
         return results
 
-    def _name_of(self, number, places, use_generic_names):
-        """Returns the name of the gradients of these places, reduced as one."""
-        number = places[0] if self._groups is None else number
+    def _name_of(self, number, use_generic_names):
+        """Returns the name of a gradient, or of a group."""
         if use_generic_names:
             return f"grad_{number}"
         if _executing_eagerly():
             return f"{self.name}.grad_{number}"
         return f"HorovodAllreduce_{mpi_ops.function_name()}grad_{number}"
 
-    def _parts(self, grads, variables):
+    def _parts(self, grads, variables, is_one_group):
         """Returns lists of the places of gradients that are reduced together."""
         places = [place for place, gradient in enumerate(grads) if gradient is not None]
         if not places:
@@ -314,11 +320,7 @@ class Gradients:
             return [part for part in split_list(places, min(self._groups, len(places)))]
         if self._groups is not None:
             return self._listed_parts(places, variables)
-        if not _executing_eagerly() and not xla.is_compiling():
-            return [[place] for place in places]
-        slices = [place for place in places if isinstance(grads[place], tf.IndexedSlices)]
-        dense = places if not slices else [place for place in places if place not in set(slices)]
-        return [dense] * bool(dense) + [[place] for place in slices]
+        return [places] if is_one_group else [[place] for place in places]
 
     def _listed_parts(self, places, variables):
         """Returns the places by the lists of variables; a variable in none of them is reduced alone."""
