@@ -171,6 +171,10 @@ def local_variables_keep_their_own_gradient():
             close(reduced, passes * numpy.ones(3) * mean)
 
 
+def power_of_two():
+    return hvd.size() & (hvd.size() - 1) == 0
+
+
 @check
 def the_optimizer_within_is_asked_for_all_else():
     with tf.Graph().as_default():
@@ -184,11 +188,40 @@ def the_optimizer_within_is_asked_for_all_else():
         assert optimizer.get_slot(variable, "m") is inner.get_slot(variable, "m") is not None
         assert [one.name for one in optimizer.variables()] == [one.name for one in inner.variables()] != []
     assert "already" in raises(ValueError, hvd.DistributedOptimizer, optimizer)
+
+    class Answering(v1.train.GradientDescentOptimizer):
+        """Has methods with more parameters than its base class."""
+
+        def get_slot(self, *args, **kwargs):
+            return args, kwargs
+
+        get_slot_names = variables = get_slot
+
+    for kind in (hvd._DistributedOptimizer, hvd._DistributedAdasumOptimizer) if power_of_two() else (hvd._DistributedOptimizer,):
+        assert kind(Answering(0.1)).variables(1, two=2) == ((1,), {"two": 2})
+    assert hvd._DistributedOptimizer(Answering(0.1)).get_slot(1, two=2) == ((1,), {"two": 2})
+    assert hvd._DistributedOptimizer(Answering(0.1)).get_slot_names(1, two=2) == ((1,), {"two": 2})
     assert "not list" in raises(ValueError, hvd.DistributedOptimizer, [])
     assert "number of groups" in raises(ValueError, hvd.DistributedOptimizer, inner, groups="x")
     assert "needs op=Average" in raises(ValueError, hvd.DistributedOptimizer, inner, op=hvd.Sum, gradient_predivide_factor=2.0)
     sgd = tf.keras.optimizers.SGD(0.1)
     assert "op=Adasum needs" in raises(ValueError, hvd.DistributedOptimizer, sgd, op=hvd.Adasum)
+
+
+@check
+def an_optimizer_of_keras_is_handed_on():
+    variables = [tf.Variable(tf.ones([2])), tf.Variable(tf.ones([3]))]
+    inner = tf.keras.optimizers.SGD(1.0)
+    for options, factor in (({}, 1), ({"op": hvd.Sum}, hvd.size()), ({"gradient_predivide_factor": 2.0, "groups": 1, "name": "named",
+                                                                    "sparse_as_dense": True, "device_dense": LAST, "device_sparse": LAST,
+                                                                    "compression": hvd.Compression.fp16, "scale_local_gradients": False}, 1),
+                            ({"process_set": hvd.global_process_set, "use_locking": True}, 1)):
+        optimizer = hvd.DistributedOptimizer(type(inner).from_config(inner.get_config()), **options)
+        assert isinstance(optimizer, type(inner)) and type(optimizer).__name__ == "SGD"
+        before = [variable.numpy() for variable in variables]
+        optimizer.apply_gradients([(tf.ones(variable.shape) * (hvd.rank() + 1), variable) for variable in variables])
+        for variable, values in zip(variables, before):
+            close(variable.numpy(), values - (hvd.size() + 1) / 2 * factor, 1e-2)
 
 
 @check

@@ -7,7 +7,7 @@ from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelp
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.mpi_ops import Adasum, Average, rank
 from horovod.tensorflow.reductions import Gradients, allreduce, check_adasum, check_groups, check_predivide, with_local
-from horovod.tensorflow.util import _executing_eagerly, ref_of
+from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, ref_of
 
 _Optimizer = tf.compat.v1.train.Optimizer
 
@@ -96,8 +96,9 @@ class _DistributedAdasumOptimizer(_Optimizer):
 
     def _make_step_count(self):
         """Makes the variable that counts the calls of apply_gradients."""
-        if self._step_count is None and _executing_eagerly():
-            self._step_count = tf.Variable(tf.constant(0, tf.int64), trainable=False)
+        if self._step_count is None and tf.compat.v1.executing_eagerly_outside_functions():
+            with tf.init_scope():
+                self._step_count = tf.Variable(tf.constant(0, tf.int64), trainable=False)
         elif self._step_count is None:
             self._step_count = tf.compat.v1.get_variable(f"{self._name}/step_count", (), tf.int64, tf.compat.v1.zeros_initializer(),
                                                          trainable=False, use_resource=True)
@@ -200,3 +201,6 @@ def _check_plain_adasum(is_averaged, groups, process_set, sparse_as_dense):
                            (process_set is not global_process_set, "process_set")):
         if is_given:
             raise ValueError(f"op=Adasum does not support {what}.")
+
+
+leave_unconverted(globals())

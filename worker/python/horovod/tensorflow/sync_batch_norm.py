@@ -1,4 +1,5 @@
 """Batch normalisation with the mean and variance over the batches of all ranks, for the Keras that is tf.keras."""
+import functools
 import inspect
 
 import tensorflow as tf
@@ -32,6 +33,18 @@ def _over_ranks(mean, variance, count):
             tf.cast(tf.ensure_shape(all_variance, variance.shape), variance.dtype))
 
 
+def _shown(function, like):
+    """Returns a method with *args and **kwargs that shows the parameters of another one: Keras 3 looks for training and mask."""
+    @functools.wraps(function)
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    own, theirs = inspect.signature(function).parameters, inspect.signature(like).parameters
+    named = [one for one in theirs.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    method.__signature__ = inspect.Signature([*named, own["kwargs"]])
+    return method
+
+
 @tf.keras.utils.register_keras_serializable(package="horovod")
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     """tf.keras.layers.BatchNormalization whose batch is that of all ranks, which may have batches of different sizes."""
@@ -58,21 +71,13 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
 
     def call(self, *args, **kwargs):
         """Normalises; in a graph of TensorFlow 1 notes the updates of the moving averages where programs look for them."""
-        outputs = super().call(*args, **kwargs)
+        outputs = super(SyncBatchNormalization, self).call(*args, **kwargs)
         if not tf.compat.v1.executing_eagerly_outside_functions():
             for update in getattr(self, "updates", ()):
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
         return outputs
 
-
-def _shown(function, like):
-    """Gives a function with *args and **kwargs the parameters of another one before these: Keras 3 looks for training and mask."""
-    empty = inspect.Parameter.empty
-    own, theirs = inspect.signature(function).parameters, inspect.signature(like).parameters
-    named = [one.replace(default=None if one.default is empty and place else one.default)
-             for place, one in enumerate(theirs.values()) if one.kind is one.POSITIONAL_OR_KEYWORD]
-    function.__signature__ = inspect.Signature([*named, own["args"], own["kwargs"]])
+    call = _shown(call, tf.keras.layers.BatchNormalization.call)
 
 
-_shown(SyncBatchNormalization.call, tf.keras.layers.BatchNormalization.call)
 leave_unconverted(globals())
