@@ -2,6 +2,7 @@
 repaired as the documentation says, each in a fresh environment without a framework."""
 import os
 import pathlib
+import re
 import zipfile
 
 import pytest
@@ -57,6 +58,17 @@ def test_the_extension_needs_no_symbol_of_one_python_alone(made):
     private = [line.split()[-1] for line in symbols.splitlines() if line.split()[-1].startswith("_Py")]
     stable = {"_Py_Dealloc", "_Py_NoneStruct", "_Py_TrueStruct", "_Py_FalseStruct"}  # of the stable interface, by its list
     assert {name for name in private if not name.endswith("_SizeT")} <= stable, private
+
+
+def test_the_operations_of_tensorflow_need_the_runtime_alone(made):
+    wheel, = made.glob("*.whl")
+    repaired, = (made / "repaired").glob("*.whl")
+    for number, one in enumerate((wheel, repaired)):
+        zipfile.ZipFile(one).extract("horovod/tensorflow/_ops.so", made / f"ops{number}")
+        shown = call("readelf", "-d", made / f"ops{number}" / "horovod" / "tensorflow" / "_ops.so")
+        needed = re.findall(r"NEEDED.*\[(.*?)\]", shown)
+        assert [name for name in needed if "horovod" in name] == ["libhorovod.so.0"], needed
+        assert {name.split(".")[0] for name in needed} <= {"libhorovod", "libc", "libpthread", "libdl", "ld-linux-x86-64"}, needed
 
 
 def test_an_installed_wheel_runs_a_job_with_its_own_launcher(installed):
