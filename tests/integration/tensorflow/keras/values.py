@@ -63,4 +63,7 @@ def the_modules_describe_the_job():
         own = hvd.add_process_set(hvd.ProcessSet([size() - 1]))
         assert own.included() is (rank() == size() - 1)
         assert hvd.remove_process_set(own)
+    else:
+        assert "exists already" in raises(ValueError, hvd.add_process_set, [0])
+        assert hvd.remove_process_set(hvd.global_process_set) is False
     assert hvd.global_process_set is SIDES[0][0].global_process_set and (hvd.Average, hvd.Sum, SIDES[0][0].Adasum) == (0, 1, 2)
