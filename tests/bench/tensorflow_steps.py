@@ -18,8 +18,8 @@ import horovod.tensorflow.keras as hvd_keras
 
 KIB, MIB = 256, 256 * 1024  # in floats
 N_SMALL, N_MANY = 64, 1024
-STEPS = 40  # of training in an epoch, which is a block
-EPOCHS, BATCH = 6, 16
+STEPS = 25  # of training in an epoch, which is a block
+EPOCHS, BATCH = 5, 16
 
 
 def say(**line):
@@ -71,16 +71,16 @@ def as_group(tensors):
 def workloads():
     """Yields (name, function, steps to warm up, steps)."""
     element = tf.ones([1])
-    yield "eager-1", lambda: hvd.allreduce(element, op=hvd.Sum, name="element"), 100, 1000
-    yield "graph-64x1", one_by_one(ones(N_SMALL, 1)), 20, 200
+    yield "eager-1", lambda: hvd.allreduce(element, op=hvd.Sum, name="element"), 50, 400
+    yield "graph-64x1", one_by_one(ones(N_SMALL, 1)), 10, 100
     many = ones(N_MANY, KIB * 4)
-    yield "group-1024x4KiB", lambda: hvd.grouped_allreduce(many, op=hvd.Sum, name="group"), 5, 60
-    yield "group-graph-1024x4KiB", as_group(many), 5, 40
-    yield "graph-64x1MiB", one_by_one(ones(N_SMALL, MIB)), 5, 30
+    yield "group-1024x4KiB", lambda: hvd.grouped_allreduce(many, op=hvd.Sum, name="group"), 3, 30
+    yield "group-graph-1024x4KiB", as_group(many), 3, 25
+    yield "graph-64x1MiB", one_by_one(ones(N_SMALL, MIB)), 3, 15
     large = tf.ones([64 * MIB])
-    yield "eager-64MiB", lambda: hvd.allreduce(large, op=hvd.Sum, name="large"), 5, 25
+    yield "eager-64MiB", lambda: hvd.allreduce(large, op=hvd.Sum, name="large"), 3, 15
     slices = tf.IndexedSlices(tf.ones([4, 16]), tf.constant([1, 5, 7, 9], tf.int64), tf.constant([1000, 16], tf.int64))
-    yield "indexed-slices", lambda: hvd.allreduce(slices, op=hvd.Sum, name="slices"), 50, 300
+    yield "indexed-slices", lambda: hvd.allreduce(slices, op=hvd.Sum, name="slices"), 20, 150
 
 
 def operations():
