@@ -23,16 +23,13 @@ struct hvd_tf_api hvd_tf;
 static void *library;
 static char problem[256];
 
-static bool look_up(const char *name, void *function, size_t size)
-{
-    void *symbol = dlsym(library, name);
-
-    if (!symbol)
-        snprintf(problem, sizeof(problem),
-                 "This version of TensorFlow has no function %s: use 2.15 to 2.21.", name);
-    memcpy(function, &symbol, size);
-    return symbol != NULL;
-}
+/* Where the address of each function goes. */
+#define PLACE(result, name, arguments) {"TF_" #name, &hvd_tf.name},
+static const struct {
+    const char *name;
+    void *function;
+} places[] = {HVD_TF_API(PLACE)};
+#undef PLACE
 
 const char *hvd_tf_api_load(void)
 {
@@ -41,11 +38,16 @@ const char *hvd_tf_api_load(void)
         snprintf(problem, sizeof(problem), "%s is not loaded: import tensorflow first.", LIBRARY);
         return problem;
     }
-#define LOOK_UP(result, name, arguments)                                                           \
-    if (!look_up("TF_" #name, &hvd_tf.name, sizeof(hvd_tf.name)))                                  \
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        void *symbol = dlsym(library, places[i].name);
+        memcpy(places[i].function, &symbol, sizeof(void (*)(void)));
+        if (symbol)
+            continue;
+        snprintf(problem, sizeof(problem),
+                 "This version of TensorFlow has no function %s: use 2.15 to 2.21.",
+                 places[i].name);
         return problem;
-    HVD_TF_API(LOOK_UP)
-#undef LOOK_UP
+    }
     return NULL;
 }
 

@@ -243,7 +243,7 @@ static bool make_zeros(struct call *call)
         member->tensor.postscale_factor = 1;
         most = bytes > most ? bytes : most;
         member->in = member->out;
-        if (kernel->kind == HVD_TF_ALLREDUCE && bytes > 0)
+        if (kernel->kind == HVD_TF_ALLREDUCE && member->out && bytes > 0)
             memset(member->out, 0, bytes);
     }
     if (kernel->kind == HVD_TF_ALLREDUCE || most == 0)

@@ -125,8 +125,8 @@ static bool open_batch(struct batch *batch, struct hvd_strview text, const void 
     }
     const size_t n = (size_t)batch->call.n;
     batch->members = hvd_malloc(n, sizeof(*batch->members));
-    batch->tensors = hvd_malloc(n, sizeof(*batch->tensors));
-    batch->inputs = hvd_malloc(n, sizeof(*batch->inputs));
+    batch->tensors = hvd_malloc(n, sizeof(const horovod_tensor_t *));
+    batch->inputs = hvd_malloc(n, sizeof(const void *));
     batch->handles = hvd_malloc(n, sizeof(*batch->handles));
     if (batch->members && batch->tensors && batch->inputs && batch->handles)
         return read_members(batch, operands, err);

@@ -5,14 +5,15 @@
  */
 #include "worker/python/tensorflow/core/definitions.h"
 
-#define ELEMENTS                                                                                   \
-    "T: {uint8, int8, uint16, int16, int32, int64, float16, float32, float64, bool, bfloat16, "    \
-    "uint32, uint64}"
 #define SCOPE "ignore_name_scope: bool = False"
 #define SET "process_set_id: int = 0"
 #define GROUP "num_tensors: int"
 #define FACTORS "prescale_factor: float", "postscale_factor: float"
 #define OURS "tensor_name: string = ''", "blocking: bool = false"
+
+static const char elements[] =
+    "T: {uint8, int8, uint16, int16, int32, int64, float16, float32, float64, bool, bfloat16, "
+    "uint32, uint64}";
 
 const struct hvd_tf_definition hvd_tf_definitions[] = {
     {"HorovodAllreduce",
@@ -20,37 +21,37 @@ const struct hvd_tf_definition hvd_tf_definitions[] = {
      HVD_TF_SHAPES_SAME,
      {"tensor: T"},
      {"sum: T"},
-     {ELEMENTS, "reduce_op: int", FACTORS, SCOPE, SET, OURS}},
+     {elements, "reduce_op: int", FACTORS, SCOPE, SET, OURS}},
     {"HorovodGroupedAllreduce",
      HVD_TF_ALLREDUCE,
      HVD_TF_SHAPES_SAME,
      {"tensors: num_tensors*T"},
      {"sum: num_tensors*T"},
-     {ELEMENTS, "reduce_op: int", FACTORS, SCOPE, GROUP, SET, OURS}},
+     {elements, "reduce_op: int", FACTORS, SCOPE, GROUP, SET, OURS}},
     {"HorovodAllgather",
      HVD_TF_ALLGATHER,
      HVD_TF_SHAPES_ROWS,
      {"tensor: T"},
      {"output: T"},
-     {ELEMENTS, SCOPE, SET, OURS}},
+     {elements, SCOPE, SET, OURS}},
     {"HorovodGroupedAllgather",
      HVD_TF_ALLGATHER,
      HVD_TF_SHAPES_ROWS,
      {"tensors: num_tensors*T"},
      {"outputs: num_tensors*T"},
-     {ELEMENTS, SCOPE, GROUP, SET, OURS}},
+     {elements, SCOPE, GROUP, SET, OURS}},
     {"HorovodBroadcast",
      HVD_TF_BROADCAST,
      HVD_TF_SHAPES_SAME,
      {"tensor: T"},
      {"output: T"},
-     {ELEMENTS, "root_rank: int", SCOPE, SET, OURS}},
+     {elements, "root_rank: int", SCOPE, SET, OURS}},
     {"HorovodBroadcastInplace",
      HVD_TF_INPLACE,
      HVD_TF_SHAPES_SAME,
      {"tensor_refs: Ref(num_variables * T)"},
      {"output_refs: Ref(num_variables * T)"},
-     {ELEMENTS, "root_rank: int", SET, "num_variables: int", "variable_names: list(string)"}},
+     {elements, "root_rank: int", SET, "num_variables: int", "variable_names: list(string)"}},
     {"HorovodBroadcastInplaceResource",
      HVD_TF_INPLACE,
      HVD_TF_SHAPES_NONE,
@@ -62,19 +63,19 @@ const struct hvd_tf_definition hvd_tf_definitions[] = {
      HVD_TF_SHAPES_ROWS,
      {"tensor: T"},
      {"output: T"},
-     {ELEMENTS, "reduce_op: int", SCOPE, FACTORS, SET, OURS}},
+     {elements, "reduce_op: int", SCOPE, FACTORS, SET, OURS}},
     {"HorovodGroupedReducescatter",
      HVD_TF_REDUCESCATTER,
      HVD_TF_SHAPES_ROWS,
      {"tensors: num_tensors*T"},
      {"outputs: num_tensors*T"},
-     {ELEMENTS, "reduce_op: int", SCOPE, GROUP, SET, FACTORS, OURS}},
+     {elements, "reduce_op: int", SCOPE, GROUP, SET, FACTORS, OURS}},
     {"HorovodAlltoall",
      HVD_TF_ALLTOALL,
      HVD_TF_SHAPES_EXCHANGE,
      {"tensor: T", "splits: int32"},
      {"output: T", "received_splits: int32"},
-     {ELEMENTS, SCOPE, SET, OURS}},
+     {elements, SCOPE, SET, OURS}},
     {"HorovodJoin", HVD_TF_JOIN, HVD_TF_SHAPES_SCALAR, {NULL}, {"output: int32"}, {NULL}},
     {"HorovodSize", HVD_TF_SIZE, HVD_TF_SHAPES_SCALAR, {NULL}, {"size: int32"}, {SET}},
     {"HorovodProcessSetIncluded",
