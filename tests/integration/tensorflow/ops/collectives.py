@@ -6,6 +6,7 @@ from tensors import ALL, FLOATS, LAST, NUMBERS, close, mine, numbers, of_all, of
 
 import horovod.numpy
 import horovod.tensorflow as hvd
+from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow import mpi_ops
 
 
@@ -218,7 +219,8 @@ def a_process_set_has_to_be_registered():
     assert "is not registered" in raises(ValueError, hvd.remove_process_set, unknown)
     if hvd.size() == 1:
         raises(ValueError, hvd.add_process_set, [0])  # the global set has these ranks
-    assert "no process set" in raises(tf.errors.InvalidArgumentError, hvd.process_set_included_op, process_set_id=12345)
+    for function in (hvd.process_set_included_op, hvd.size_op):
+        assert "no process set" in raises(tf.errors.InvalidArgumentError, function, process_set_id=12345)
 
 
 @check
@@ -336,6 +338,9 @@ def objects_go_from_one_to_all_and_from_all_to_all():
     for root in range(hvd.size()):
         assert hvd.broadcast_object({"rank": hvd.rank()}, root_rank=root, name="object", session="ignored") == {"rank": root}
         assert hvd.broadcast_object_fn(root_rank=root, session="ignored", name="function")([hvd.rank()]) == [root]
+    for function in (hvd.broadcast_object, hvd.broadcast_object_fn(root_rank=hvd.size())):
+        options = {"root_rank": hvd.size()} if function is hvd.broadcast_object else {}
+        assert "root" in raises((ValueError, HorovodInternalError), function, 1, **options)
     assert hvd.allgather_object("x" * hvd.rank(), name="objects", session="ignored") == ["x" * rank for rank in range(hvd.size())]
 
 

@@ -138,18 +138,17 @@ def without_the_reduction_they_do_not():
 
 @check
 def gradients_of_several_passes_are_added_up():
-    for passes in (2, 3):
-        for is_averaged in (False, True):
-            factor = 1 if is_averaged else passes
-            expected = train_graph(lambda factor=factor: v1.train.MomentumOptimizer(0.1 * factor, 0.9), whole)
-            options = {"backward_passes_per_step": passes, "average_aggregated_gradients": is_averaged}
+    for passes, is_averaged in ((2, False), (3, True)):
+        factor = 1 if is_averaged else passes
+        expected = train_graph(lambda factor=factor: v1.train.MomentumOptimizer(0.1 * factor, 0.9), whole)
+        options = {"backward_passes_per_step": passes, "average_aggregated_gradients": is_averaged}
 
-            def make(options=options):
-                return hvd.DistributedOptimizer(OPTIMIZERS["momentum"](), **options)
+        def make(options=options):
+            return hvd.DistributedOptimizer(OPTIMIZERS["momentum"](), **options)
 
-            same_weights(train_graph(make, passes=passes, global_step=True), expected, 1e-4)
-            same_weights(train_eagerly(make(), passes=passes), expected, 1e-4)
-            same_weights(train_eagerly(make(), passes=passes, wrap=tf.function), expected, 1e-4)
+        same_weights(train_graph(make, passes=passes, global_step=True), expected, 1e-4)
+        same_weights(train_eagerly(make(), passes=passes), expected, 1e-4)
+        same_weights(train_eagerly(make(), passes=passes, wrap=tf.function), expected, 1e-4)
     assert "1 or more" in raises(ValueError, hvd.DistributedOptimizer, OPTIMIZERS["sgd"](), backward_passes_per_step=0)
 
 
@@ -212,9 +211,9 @@ def the_optimizer_within_is_asked_for_all_else():
 def an_optimizer_of_keras_is_handed_on():
     variables = [tf.Variable(tf.ones([2])), tf.Variable(tf.ones([3]))]
     inner = tf.keras.optimizers.SGD(1.0)
-    for options, factor in (({}, 1), ({"op": hvd.Sum}, hvd.size()), ({"gradient_predivide_factor": 2.0, "groups": 1, "name": "named",
-                                                                    "sparse_as_dense": True, "device_dense": LAST, "device_sparse": LAST,
-                                                                    "compression": hvd.Compression.fp16, "scale_local_gradients": False}, 1),
+    everything = {"gradient_predivide_factor": 2.0, "groups": 1, "name": "named", "sparse_as_dense": True, "device_dense": LAST,
+                  "device_sparse": LAST, "compression": hvd.Compression.fp16, "scale_local_gradients": False}
+    for options, factor in (({}, 1), ({"op": hvd.Sum}, hvd.size()), (everything, 1),
                             ({"process_set": hvd.global_process_set, "use_locking": True}, 1)):
         optimizer = hvd.DistributedOptimizer(type(inner).from_config(inner.get_config()), **options)
         assert isinstance(optimizer, type(inner)) and type(optimizer).__name__ == "SGD"
@@ -254,9 +253,9 @@ def adasum_reduces_what_the_optimizer_has_changed():
         def make(options=options):
             return hvd.DistributedOptimizer(OPTIMIZERS["momentum"](), op=hvd.Adasum, **options)
 
-        same_weights(train_graph(make, same_rows), expected)
         same_weights(train_eagerly(make(), same_rows), expected)
-        same_weights(train_eagerly(make(), same_rows, wrap=tf.function), expected)
+    same_weights(train_graph(make, same_rows), expected)
+    same_weights(train_eagerly(make(), same_rows, wrap=tf.function), expected)
     twice = [hvd.DistributedOptimizer(OPTIMIZERS["sgd"](), op=hvd.Adasum, backward_passes_per_step=2) for _ in range(2)]
     assert isinstance(twice[0], hvd._DistributedAdasumOptimizer)
     start = train_graph(OPTIMIZERS["sgd"], same_rows, passes=2)
