@@ -139,6 +139,9 @@ IMPORTED = "import horovod.numpy\n"
     ("raise ValueError", "raised ValueError"),
     ("raise ValueError('Caught ValueError in DataLoader worker process 0.\\nOriginal Traceback (most recent call last):\\n'\n"
      "                 '  File \"w.py\", line 1, in f\\n    g()\\nOSError: bad sample\\nand more\\n')", "raised OSError: bad sample"),
+    ("raise ValueError('Graph execution error:\\n\\nDetected at node x\\n  File \"t.py\", line 1, in f\\n\\n'\n"
+     "                 'shapes differ\\n\\t [[{{node x}}]] [Op:__inference_f_1]')", "raised ValueError: Graph execution error: shapes differ"),
+    ("raise ValueError('Graph execution error:\\n\\nno node')", "raised ValueError: Graph execution error:"),
     ("sys.stderr.write('\\repoch 3:  50%|#####     | 500/1000')\nraise ValueError('bad batch')", "raised ValueError: bad batch"),
     *([("error = ValueError('bad')\nerror.add_note('a note\\n' * 1000)\nraise error", "raised ValueError: bad"),
        ("raise ExceptionGroup('both', [ValueError('x'), KeyError('y')])", "raised ExceptionGroup: both (2 sub-exceptions)")]

@@ -10,10 +10,13 @@ _before = sys.excepthook
 
 
 def _origin_of(lines):
-    """Returns the first line of a message. If PyTorch brought the exception from another process, the line that it had there."""
+    """Returns the first line of a message. If PyTorch brought the exception from another process, the line that it had there. If the
+    first line is a heading over the place in a graph, adds the reason, which stands above the node."""
     for number, line in enumerate(lines):
         if line.startswith("Original Traceback (most recent call last):"):
             return next((inner.rstrip() for inner in lines[number + 1:] if inner.strip() and not inner.startswith(" ")), lines[0])
+        if lines[0].endswith("Graph execution error:") and line.lstrip().startswith("[[{{node "):
+            return " ".join([lines[0], *(inner.strip() for inner in lines[max(1, number - 1):number])])
     return lines[0]
 
 
