@@ -4,7 +4,7 @@ A check is a function whose name is a sentence. After each, all ranks add up a o
 Each rank writes to CHECK_RESULTS/<rank>.json what became of the checks, which are of what is not defined for so many
 ranks and why, what those that ended well called of the public interface (see witness.py), and which errors they got:
 {"checks": {sentence: null or traceback}, "skipped": {sentence: reason}, "called": {entry: [parameter]}, "errors":
-[[type, text]]}. The file grows as checks end. See ranks.py.
+[[type, text]]}. The file grows as checks end. With CHECK_BLIND in the environment no calls are noted. See ranks.py.
 """
 import array
 import json
@@ -42,7 +42,8 @@ def run_checks(hvd, before_each=lambda: None, tables=(TORCH,)):
     is that of the tables."""
     hvd.init(process_sets="dynamic")
     rank = hvd.rank()
-    _run(rank, Witness(*tables) if rank in (0, hvd.size() - 1) else Blind(), before_each, _add_up)  # two see enough
+    is_watched = rank in (0, hvd.size() - 1) and "CHECK_BLIND" not in os.environ  # two see enough
+    _run(rank, Witness(*tables) if is_watched else Blind(), before_each, _add_up)
     hvd.shutdown()
 
 
