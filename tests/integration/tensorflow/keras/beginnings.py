@@ -6,7 +6,6 @@ from checks import check
 from networks import BATCH, EPOCHS, OPTIMIZERS, STEPS, fit, folder, mine, network, of_tf, rows, size
 
 import horovod.numpy
-from horovod.common.basics import basics
 
 
 def backward(events):
@@ -25,9 +24,10 @@ def backward(events):
 @check
 def fit_marks_backward_passes_in_the_timeline():
     hvd, module = of_tf()
+    everyone = list(range(size()))
     hvd.shutdown()
     os.environ["HOROVOD_TIMELINE"] = "DYNAMIC"
-    basics.init(process_sets="dynamic")
+    hvd.init(comm=everyone, process_sets="dynamic")
     for number, options in enumerate(({}, {"run_eagerly": True})):
         file = folder() / f"timeline.{number}.json"
         net = network(module)
