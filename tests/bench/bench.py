@@ -62,7 +62,7 @@ def main():
                              "beside its own DistributedDataParallel); tensorflow: operations and training beside Horovod's; peers: "
                              "build what steps and tensorflow compare with; table: "
                              "print the results in Markdown; report: write them and a plot into docs/; timeline: draw "
-                             "the picture of docs/timeline.md")
+                             "the pictures of docs/timeline.md")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")

@@ -1,4 +1,6 @@
-"""script/bench timeline: the picture of docs/timeline.md, out of the timelines of two ranks that train a ResNet-18."""
+"""script/bench timeline: the pictures of docs/timeline.md, out of the timelines of two ranks that train a ResNet-18, with PyTorch
+and with fit() of Keras."""
+import dataclasses
 import html
 import pathlib
 import re
@@ -6,12 +8,25 @@ import subprocess
 import tempfile
 
 import measure
+import peer
 import python
 
-PICTURE = measure.ROOT / "docs/timeline.svg"
-EXAMPLE = measure.ROOT / "examples/pytorch/synthetic.py"
-TRAINING = ["--model", "resnet18", "--batch-size", "4", "--image-size", "64", "--num-warmup-batches", "2",
-            "--num-batches-per-iter", "2", "--num-iters", "2", "--no-cuda"]
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What a picture shows: a command, and variables of its environment."""
+    picture: pathlib.Path
+    command: list
+    settings: dict
+
+
+TRAININGS = [
+    Training(measure.ROOT / "docs/timeline.svg",
+             [python.PYTHON, measure.ROOT / "examples/pytorch/synthetic.py", "--model", "resnet18", "--batch-size", "4",
+              "--image-size", "64", "--num-warmup-batches", "2", "--num-batches-per-iter", "2", "--num-iters", "2", "--no-cuda"], {}),
+    Training(measure.ROOT / "docs/timeline-keras.svg",
+             [peer.TENSORFLOW / "bin" / "python", measure.ROOT / "tests/bench/fit.py"],
+             {"TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "KERAS_BACKEND": "tensorflow"})]
 KEYS = {"mo": "data moves", "qu": "queued", "ne": "negotiating", "wa": "waiting for a rank", "id": "nothing outstanding",
         "bw": "backward"}
 COLOURS = "".join(f".{key}{{fill:{colour}}}" for key, colour in {
@@ -47,13 +62,13 @@ def picture(page):
         "</svg>"]) + "\n"
 
 
-def train(folder, environment):
+def train(folder, training):
     """Trains with a timeline of every rank; the report on them."""
+    environment = measure.environment(**python.environment(), **training.settings)
     horovodrun = str(measure.BUILD / "worker/horovodrun")
     page = pathlib.Path(folder) / "report.html"
     names = [f"{folder}/timeline.{rank}.json" for rank in range(2)]
-    for arguments in (["-np", "2", "--timeline-filename", f"{folder}/timeline.%d.json", str(python.PYTHON), str(EXAMPLE),
-                       *TRAINING],
+    for arguments in (["-np", "2", "--timeline-filename", f"{folder}/timeline.%d.json", *map(str, training.command)],
                       ["--timeline-report", str(page), *names]):
         done = subprocess.run([horovodrun, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode:
@@ -62,9 +77,10 @@ def train(folder, environment):
 
 
 def draw():
-    """Writes the picture."""
+    """Writes the pictures."""
     subprocess.run([str(measure.ROOT / "script" / "bootstrap"), "python"], check=True)
-    with tempfile.TemporaryDirectory() as folder:
-        page = train(folder, measure.environment(**python.environment()))
-    PICTURE.write_text(picture(page), encoding="utf-8")
-    print(f"wrote {PICTURE.relative_to(measure.ROOT)}")
+    for training in TRAININGS:
+        with tempfile.TemporaryDirectory() as folder:
+            page = train(folder, training)
+        training.picture.write_text(picture(page), encoding="utf-8")
+        print(f"wrote {training.picture.relative_to(measure.ROOT)}")
