@@ -4,7 +4,7 @@
     horovodrun -np 2 python3 synthetic.py --model ResNet50 --batch-size 8
 
 The flags are those of Horovod's synthetic benchmark for TensorFlow 2, and the lines that it prints
-have the same form. --image-size, --use-adasum, --jit-compile and the network many-small are additions.
+have the same form. --image-size, --use-adasum and --jit-compile are additions.
 """
 import argparse
 import os
@@ -21,7 +21,7 @@ def parse_arguments():
     """Parses the command line."""
     parser = argparse.ArgumentParser(description="Trains a network with random images and prints the speed.")
     parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients in half precision")
-    parser.add_argument("--model", default="ResNet50", help="a network of keras.applications, or many-small")
+    parser.add_argument("--model", default="ResNet50", help="a network of keras.applications")
     parser.add_argument("--batch-size", type=int, default=32, help="images a rank and step")
     parser.add_argument("--num-warmup-batches", type=int, default=10)
     parser.add_argument("--num-batches-per-iter", type=int, default=10)
@@ -45,20 +45,9 @@ def choose_device(arguments):
     return "CPU"
 
 
-def many_small(shape):
-    """Returns a deep, narrow network: 800 variables of at most 4 KiB, so that moving them is mostly overhead."""
-    images = keras.Input(shape)
-    hidden = keras.layers.Dense(32)(keras.layers.Flatten()(keras.layers.Resizing(4, 4)(images)))
-    for _ in range(398):
-        hidden = hidden + 0.05 * keras.layers.Dense(32, activation="tanh")(hidden)
-    return keras.Model(images, keras.layers.Dense(1000, activation="softmax")(hidden))
-
-
 def make_model(arguments):
     """Returns a network with random weights for 1,000 classes."""
     shape = (arguments.image_size, arguments.image_size, 3)
-    if arguments.model == "many-small":
-        return many_small(shape)
     make = getattr(keras.applications, arguments.model, None)
     if not callable(make):
         raise SystemExit(f"synthetic: keras.applications has no {arguments.model}")

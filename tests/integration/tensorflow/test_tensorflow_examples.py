@@ -11,8 +11,8 @@ TOLERANCE = 1e-4
 PAGE = (ranks.ROOT / "docs" / "tensorflow.md").read_text(encoding="utf-8")
 WITHOUT_REDUCTION = """
 import runpy, sys
-import horovod.keras, horovod.tensorflow
-horovod.keras.DistributedOptimizer = horovod.tensorflow.DistributedOptimizer = lambda optimizer: optimizer
+import horovod.tensorflow
+horovod.tensorflow.DistributedOptimizer = lambda optimizer: optimizer
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -51,7 +51,8 @@ def test_digits_learns_and_two_ranks_that_restart_compute_what_one_does(tmp_path
     assert largest_difference(alone, {epoch: both[epoch] for epoch in range(1, 5)}) < TOLERANCE
     assert float(re.search(r"digits: accuracy ([0-9.]+) on 360 held-back images", rest)[1]) > 0.94, rest
     assert sum(int(n) for n in re.findall(r"trains on (\d+) of 1437", first)) == n_images, first
-    assert largest_difference(alone, losses(digits(2, "--epochs", 4, before=("-c", WITHOUT_REDUCTION)))) > 10 * TOLERANCE
+    if example == "tensorflow":  # fit() without a reduction has checks of its own
+        assert largest_difference(alone, losses(digits(2, "--epochs", 4, before=("-c", WITHOUT_REDUCTION)))) > 10 * TOLERANCE
 
 
 # What rank 0 prints by each script of the page, in their order; the last number is at most the one here.
@@ -70,10 +71,10 @@ def test_a_script_of_the_page_runs_as_it_stands(tmp_path, place, name, printed, 
         assert "updates 40\n" in run(2, tmp_path / "train.py", folder=tmp_path), "the state of the optimizer was not kept"
 
 
-@pytest.mark.parametrize("flags", [["--model", "MobileNetV2", "--fp16-allreduce"], ["--model", "many-small", "--use-adasum"]])
-def test_the_synthetic_benchmark_prints_images_a_second(flags):
-    output = run(2, EXAMPLES / "tensorflow" / "synthetic.py", *flags, "--batch-size", 2, "--image-size", 32,
-                 "--num-warmup-batches", 1, "--num-batches-per-iter", 1, "--num-iters", 2, "--no-cuda")
+def test_the_synthetic_benchmark_prints_images_a_second():
+    output = run(2, EXAMPLES / "tensorflow" / "synthetic.py", "--model", "MobileNetV2", "--fp16-allreduce", "--use-adasum",
+                 "--batch-size", 2, "--image-size", 32, "--num-warmup-batches", 1, "--num-batches-per-iter", 1, "--num-iters", 2,
+                 "--no-cuda")
     assert re.search(r"Model: \S+\nBatch size: 2\nNumber of CPUs: 2\nRunning warmup...\nRunning benchmark...\n"
                      r"Iter #0: [0-9.]+ img/sec per CPU\nIter #1: [0-9.]+ img/sec per CPU\n"
                      r"Img/sec per CPU: [0-9.]+ \+-[0-9.]+\nTotal img/sec on 2 CPU\(s\): [0-9.]+ \+-[0-9.]+\n", output), output
