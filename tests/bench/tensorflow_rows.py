@@ -10,6 +10,7 @@ import subprocess
 
 import measure
 import peer
+import steps
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "tensorflow_steps.py"
 PYTHON = peer.TENSORFLOW / "bin" / "python"
@@ -26,7 +27,7 @@ def environment(arm):
     """Of a job: nothing but warnings of TensorFlow, no GPU, kernels of one thread, as each rank has one core."""
     package = peer.tensorflow_package() if arm == "peer" else measure.BUILD / "python"
     return {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1",
-            "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": str(int(ARMS[arm][1]))}
+            "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": str(int(ARMS[arm][1])), **steps.CACHE}
 
 
 def run(arm, options):
