@@ -60,12 +60,15 @@ def workers_prepare_a_dataset():
 
 
 @check
-def ranks_may_get_the_elements_in_turn():
+def elements_may_come_in_turn():
+    """To one rank: each of several that takes its turns would have to go on until all have what they want."""
     with Service("compute") as config:
-        dataset = tf.data.Dataset.range(20)
-        in_turn = dataset.repeat().send_to_data_service(config, rank=hvd.rank(), size=hvd.size(), processing_mode="parallel_epochs",
-                                                        reuse_dataset=True, round_robin=True)
-        assert len(elements(in_turn.take(3))) == 3
+        if hvd.rank() == 0:
+            dataset = tf.data.Dataset.range(20).repeat()
+            in_turn = dataset.send_to_data_service(config, rank=0, size=1, processing_mode="parallel_epochs", reuse_dataset=True,
+                                                   round_robin=True)
+            found = elements(in_turn.take(6))
+            assert len(found) == 6 and set(found) <= set(range(20)), found
 
 
 @check
