@@ -2,9 +2,10 @@
 import numpy
 import tensorflow as tf
 from checks import check, raises
-from tensors import close, dense, mine, of_all, same, slices, total
+from tensors import close, mine, of_all, same, slices, total
 
 import horovod.tensorflow as hvd
+from horovod.common.exceptions import HorovodInternalError
 
 
 @check
@@ -71,3 +72,36 @@ def what_a_rank_refuses_while_it_compiles_the_others_get():
     else:
         raises(tf.errors.OpError, reduce, 1.0)
     assert float(reduce(1.0)) == 1.0
+
+
+@check
+def what_fails_in_a_compiled_function_is_an_internal_error_of_horovod():
+    """So elastic.run goes on with the last commit."""
+    if hvd.size() == 1:
+        return
+    steps, resets = tf.Variable(0, dtype=tf.int32), []
+    reduce = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, name="elastic"), jit_compile=True)
+    state = hvd.elastic.TensorFlowState([steps], step=0)
+
+    def fail():
+        with hvd.elastic.internal_errors():
+            reduce(tf.ones([2 + hvd.rank()]))
+
+    assert "HOROVOD_PRECONDITION_ERROR: Mismatched" in raises(HorovodInternalError, fail)
+    real, hvd.elastic._reset = hvd.elastic._reset, lambda: resets.append(1)  # without leaving this job of checks
+    try:
+        @hvd.elastic.run
+        def train(state):
+            while state.step < 3:
+                state.step += 1
+                steps.assign_add(1)
+                close(reduce(tf.ones([2 + (hvd.rank() if state.step == 2 and not resets else 0)]))[0], hvd.size())
+                state.commit()
+            return state.step
+
+        assert train(state) == 3
+    finally:
+        hvd.elastic._reset = real
+    assert len(resets) == 1 and int(steps) == 3, (resets, steps)
+    foreign = tf.errors.InternalError(None, None, "HOROVOD_PRECONDITION_ERROR is only named here")
+    assert not hvd.elastic.is_ours(foreign)

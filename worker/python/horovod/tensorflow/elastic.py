@@ -13,13 +13,16 @@ from horovod.tensorflow.mpi_ops import init, is_node, rank, shutdown
 from horovod.tensorflow.util import _executing_eagerly, variable_of
 
 _KINDS = (tf.errors.FailedPreconditionError, tf.errors.AbortedError, tf.errors.UnknownError, tf.errors.InternalError)
+_COMPILED = re.compile(r"\bHOROVOD_(PRECONDITION_ERROR|ABORTED|UNKNOWN_ERROR): ")  # begins a failure in a program of XLA, which has one kind
 
 
 def is_ours(error):
-    """Returns whether an exception of TensorFlow is the failure of a collective: it names the operation, or the node."""
+    """Returns whether an exception of TensorFlow is the failure of a collective: it names the operation, the node or the status."""
     if not isinstance(error, _KINDS):
         return False
     text = str(error)
+    if isinstance(error, (tf.errors.InternalError, tf.errors.UnknownError)) and _COMPILED.search(text):
+        return True
     return "[Op:Horovod" in text or any(map(is_node, re.findall(r"{{node ([^}]+)}}", text)))
 
 
