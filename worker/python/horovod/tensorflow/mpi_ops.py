@@ -470,31 +470,37 @@ def _grouped_reducescatter(tensors, name=None, op=Sum, ignore_name_scope=False, 
 def join():
     """Returns the rank that joined last, once all ranks have called it: this rank has no more tensors for now, and takes part in the
     allreduces of the others with zeros."""
+    _check_not_compiling("Join")
     return _ops.horovod_join()
 
 
 def size_op(process_set_id=0, name=None):
     """Returns the number of ranks of a process set, when it runs."""
+    _check_not_compiling("Size")
     return _ops.horovod_size(process_set_id=process_set_id, name=name)
 
 
 def process_set_included_op(process_set_id=0, name=None):
     """Returns 1 if this rank is in a process set, when it runs, else 0. Fails for an unknown set."""
+    _check_not_compiling("ProcessSetIncluded")
     return _ops.horovod_process_set_included(process_set_id=process_set_id, name=name)
 
 
 def local_size_op(name=None):
     """Returns the number of ranks on this host, when it runs."""
+    _check_not_compiling("LocalSize")
     return _ops.horovod_local_size(name=name)
 
 
 def rank_op(name=None):
     """Returns this rank, when it runs."""
+    _check_not_compiling("Rank")
     return _ops.horovod_rank(name=name)
 
 
 def local_rank_op(name=None):
     """Returns this rank among those of its host, when it runs."""
+    _check_not_compiling("LocalRank")
     return _ops.horovod_local_rank(name=name)
 
 
