@@ -1,4 +1,5 @@
 """Checks of fit(): ranks train as one process does with the global batch, and would not without the reduction."""
+import numpy
 import tensorflow as tf
 from checks import Skip, check
 from networks import (
@@ -46,6 +47,23 @@ def without_the_reduction_they_do_not():
     finally:
         TensorFlowReducer._reduce = reduce
     assert all(one > 2 * TOLERANCE for one in apart.values()), apart
+
+
+@check
+def a_lookup_trains_in_a_program_of_xla_as_in_a_graph():
+    """XLA compiles no allgather, so the gradient of the table is reduced as a dense tensor there."""
+    hvd, module = of_tf()
+    weights = {}
+    for is_compiled in (False, True):
+        net = module.Sequential([module.layers.Input((2,), dtype="int32"), module.layers.Embedding(7, 3), module.layers.Flatten(),
+                                 module.layers.Dense(1)])
+        net.set_weights([numpy.full(weight.shape, 0.5) for weight in net.get_weights()])
+        net.compile(hvd.DistributedOptimizer(OPTIMIZERS["sgd"](module)), "mse", jit_compile=is_compiled)
+        numbers = numpy.arange(BATCH * STEPS * 2).reshape(-1, 2) % 7
+        fit(net, mine(numbers), mine(numbers.sum(1, keepdims=True).astype("float32")), BATCH // size())
+        weights[is_compiled] = net.get_weights()
+    same_on_all_ranks(weights[True])
+    assert difference(weights[True], weights[False]) <= TOLERANCE, weights
 
 
 def loop(module, optimizer, step, part=mine, own=None):

@@ -38,6 +38,47 @@ def a_tape_reduces_in_a_compiled_function():
 
 
 @check
+def slices_are_reduced_as_dense_tensors_in_a_compiled_function():
+    expected = numpy.zeros([hvd.size() + 1, 2])
+    expected[:-1] += 1
+    expected[-1] += hvd.size()
+
+    @tf.function(jit_compile=True)
+    def reduce():
+        given = slices([hvd.rank(), hvd.size()], n=hvd.size() + 1)
+        return (hvd.allreduce(given, op=hvd.Sum), hvd.allreduce(given, prescale_factor=2.0),
+                hvd.grouped_allreduce([given, mine()], op=hvd.Sum, compression=hvd.Compression.fp16))
+
+    one, average, group = reduce()
+    close(one, expected)
+    close(average, expected * 2 / hvd.size())
+    close(group[0], expected)
+    close(group[1], total(), 1e-3)
+    for op, word in ((hvd.Adasum, "Adasum"), (hvd.Min, "summed and averaged")):
+        for call, given in ((hvd.allreduce, slices([0])), (hvd.grouped_allreduce, [slices([0])])):
+            if op != hvd.Adasum or not hvd.size() & (hvd.size() - 1):
+                assert word in raises(NotImplementedError, tf.function(call, jit_compile=True), given, op=op)
+
+
+@check
+def a_tape_reduces_the_gradient_of_a_lookup_in_a_compiled_function():
+    table, weight = tf.Variable(tf.ones([hvd.size() + 1, 2])), tf.Variable(1.0)
+    expected = numpy.zeros([hvd.size() + 1, 2])
+    expected[:-1] = 1 / hvd.size()
+    expected[-1] = 1
+    for options in ({}, {"groups": 1}, {"groups": 2}, {"sparse_as_dense": True}, {"gradient_predivide_factor": 2.0}):
+        @tf.function(jit_compile=True)
+        def gradients(options=options):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.gather(table, [hvd.rank(), hvd.size()])) + weight * (hvd.rank() + 1)
+            return hvd.DistributedGradientTape(tape, **options).gradient(loss, [table, weight])
+
+        of_table, of_weight = gradients()
+        close(of_table, expected)
+        close(of_weight, (hvd.size() + 1) / 2)
+
+
+@check
 def a_gradient_passes_through_a_compiled_allreduce():
     @tf.function(jit_compile=True)
     def gradient(x):

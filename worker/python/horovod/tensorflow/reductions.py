@@ -4,7 +4,7 @@ Slices are reduced by two allgathers, first of the values and then of the indice
 have as a dense one: ranks of which one has slices and another a dense tensor all get an error, and none waits.
 
 A list of gradients is reduced one by one in a graph, so that they are sent while others are computed. Eagerly, and in a function that
-XLA compiles, it is reduced as a group.
+XLA compiles, it is reduced as a group. XLA compiles no allgather: there slices are reduced as dense tensors.
 """
 import tensorflow as tf
 
@@ -127,6 +127,9 @@ def allreduce(tensor, average=None, device_dense="", device_sparse="", compressi
         op = _checked("allreduce", (tensor,), name, process_set, 0, _reduction, op, average, process_set)
     if isinstance(tensor, tf.IndexedSlices):
         _checked("allreduce", (tensor.values,), name, process_set, 0, check_slices, op)
+        if xla.is_compiling():
+            tensor = as_dense(tensor)
+    if isinstance(tensor, tf.IndexedSlices):
         with on(device_sparse):
             return _reduced_slices(tensor, op, prescale_factor * postscale_factor, compression, name, process_set, ignore_name_scope)
     with on(device_dense):
@@ -170,11 +173,15 @@ def grouped_allreduce(tensors, average=None, device_dense="", device_sparse="", 
     tensors = mpi_ops.group_of(tensors, "allreduce", name, process_set)
     if op is None or op == Adasum or average is not None:
         op = _checked("allreduce", (), name, process_set, len(tensors), _reduction, op, average, process_set)
-    if not have_slices(tensors):
+    has_any = have_slices(tensors)
+    if has_any:
+        _checked("allreduce", (), name, process_set, len(tensors), check_slices, op)
+        if xla.is_compiling():
+            tensors, has_any = [as_dense(tensor) for tensor in tensors], False
+    if not has_any:
         with on(device_dense):
             return _grouped(_grouped_allreduce, "allreduce", tensors, compression, name, process_set, op, prescale_factor,
                             postscale_factor, ignore_name_scope, process_set)
-    _checked("allreduce", (), name, process_set, len(tensors), check_slices, op)
     has_slices = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
     with on(device_dense):
         sent = [_stand_in(tensor) if is_sparse else tensor for tensor, is_sparse in zip(tensors, has_slices)]
@@ -245,7 +252,12 @@ def check_predivide(factor, op):
 
 def as_dense(gradient):
     """Returns a gradient as a tensor; None as it is."""
-    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    tensor = tf.convert_to_tensor(gradient)
+    if not _executing_eagerly() and not tensor.shape.is_fully_defined():  # known, if the slices' variable is
+        tensor.set_shape(tf.TensorShape(gradient.shape))
+    return tensor
 
 
 def divided(gradient, number):
