@@ -272,12 +272,13 @@ def it_says_how_many_ranks_adasum_needs():
 
 @check
 def what_one_rank_refuses_the_others_get_with_its_reason():
-    def refuses(words, name, bad, good):
+    def refuses(words, name, bad, good, is_mismatch=False):
         """only_the_last_refuses for exceptions of TensorFlow on the other ranks."""
         def heard():
             try:
                 good()
             except tf.errors.OpError as error:
+                assert ("Mismatched" in str(error)) == is_mismatch, error
                 raise horovod.numpy.HorovodInternalError(str(error)) from error
 
         only_the_last_refuses(words, name, bad, heard if hvd.size() > 1 else good)
@@ -291,8 +292,10 @@ def what_one_rank_refuses_the_others_get_with_its_reason():
         refuses(words, "alltoall.x", lambda bad=bad: hvd.alltoall(bad, name="x"),
                 lambda: hvd.alltoall(mine(shape=(hvd.size(), 2)), name="x"))
         refuses(words, "reducescatter.x", lambda bad=bad: hvd.reducescatter(bad, name="x"), lambda: hvd.reducescatter(mine(), name="x"))
-        refuses(f"tensor 2 of 2: Tensor type" if hvd.size() > 1 and hvd.rank() < hvd.size() - 1 else words, "grouped_allreduce.x",
+        refuses(f"tensor 2 of 2: Tensor type" if hvd.size() > 1 and hvd.rank() < hvd.size() - 1 else words, "grouped_allreduce.x_1of2",
                 lambda bad=bad: hvd.grouped_allreduce([mine(), bad], name="x"), lambda: hvd.grouped_allreduce([mine(), mine()], name="x"))
+        refuses(words, "grouped_allreduce.x_1of0", lambda bad=bad: hvd.grouped_allreduce([mine(), mine(tf.int32), bad], name="x"),
+                lambda: hvd.grouped_allreduce([mine()] * 3, name="x"), is_mismatch=True)
     refuses("a tf.Tensor is needed", "allreduce.y", lambda: hvd.allreduce(object(), name="y", compression=hvd.Compression.fp16),
             lambda: hvd.allreduce(mine(), name="y"))
     refuses("supersedes average", "allreduce.z", lambda: hvd.allreduce(mine(), name="z", average=True, op=hvd.Sum),
@@ -303,9 +306,12 @@ def what_one_rank_refuses_the_others_get_with_its_reason():
             lambda: hvd.broadcast_variables([tf.Variable(1.0)], 0))
     refuses("one kind", "broadcast.mixed.0", lambda: hvd.broadcast_([tf.Variable(1.0), 3.0], 0, name="mixed"),
             lambda: hvd.broadcast_([tf.Variable(1.0)], 0, name="mixed"))
-    refuses("group", "grouped_allgather.g", lambda: hvd.grouped_allgather([], name="g"), lambda: hvd.grouped_allgather([mine()], name="g"))
+    refuses("Expected float", "grouped_allreduce.f_1of2", lambda: hvd.grouped_allreduce([mine()] * 2, name="f", prescale_factor="1"),
+            lambda: hvd.grouped_allreduce([mine()] * 2, name="f"))
+    refuses("group", "grouped_allgather.g", lambda: hvd.grouped_allgather([], name="g"), lambda: hvd.grouped_allgather([mine()], name="g"),
+            is_mismatch=True)
     refuses("A group is a sequence", "grouped_allgather.h", lambda: hvd.grouped_allgather(mine(), name="h"),
-            lambda: hvd.grouped_allgather([mine()], name="h"))
+            lambda: hvd.grouped_allgather([mine()], name="h"), is_mismatch=True)
 
 
 @check

@@ -112,6 +112,12 @@ def what_a_rank_refuses_while_it_compiles_the_others_get():
     else:
         raises(tf.errors.OpError, reduce, 1.0)
     assert float(reduce(1.0)) == 1.0
+    group = tf.function(lambda x: hvd.grouped_allreduce([1.0, tf.constant(1, tf.int32), x], name="compiled"), jit_compile=True)
+    if hvd.rank() == hvd.size() - 1:
+        assert "complex64 is not supported" in raises(ValueError, group, tf.complex(1.0, 1.0))
+    else:
+        text = raises(tf.errors.OpError, group, 1.0)
+        assert "tensor 3 of 3: Tensor type complex64" in text and "Mismatched" not in text, text
 
 
 @check

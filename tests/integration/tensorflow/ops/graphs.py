@@ -201,7 +201,8 @@ def what_a_rank_refuses_while_it_traces_the_others_get():
         if last:
             assert words in raises(ValueError, function, bad)
         else:
-            assert words in raises(tf.errors.FailedPreconditionError, function, tf.ones([1]) if bad is None else 1.0)
+            text = raises(tf.errors.FailedPreconditionError, function, tf.ones([1]) if bad is None else 1.0)
+            assert words in text and ("Mismatched number" in text) == (bad is None), text
 
 
 @check

@@ -101,8 +101,21 @@ def _explained(tensors, process_set):
     return None, None
 
 
-def refused(error, word, tensors, name, process_set, n=0, is_node=False):
+def _size_of_group(tensors, n):
+    """Returns how many tensors the other ranks' operation has that fails with a group of n tensors here; 0 for no group.
+
+    An operation has tensors of one type. Those that cannot be sent here are taken to be of that type elsewhere.
+    """
+    if n == 0 or len(tensors) != n:
+        return refusals.EMPTY_GROUP if n else 0
+    kinds = {tf.as_dtype(variable_of(tensor).dtype).base_dtype if hasattr(tensor, "dtype") else tf.convert_to_tensor(tensor).dtype
+             for tensor in tensors if _why(tensor) is None}
+    return n if len(kinds) < 2 else refusals.EMPTY_GROUP
+
+
+def refused(error, word, tensors, name, process_set, n=0, is_node=False, is_whole=False):
     """Returns the exception to raise for an error of a call of n tensors of a group, or one (n = 0). is_node: the name is a node's.
+    is_whole: a group of several types is one operation.
 
     If the call has not reached the runtime, announces it to the other ranks, which would wait for it.
     """
@@ -117,11 +130,8 @@ def refused(error, word, tensors, name, process_set, n=0, is_node=False):
     error = error if reason is None else reason
     text = refusals.reason_of(error)
     text = f"tensor {place + 1} of {n}: {text}" if n > 1 and place is not None else text
-    # How many tensors of one type the others' group has is unknown here.
-    if is_node:
-        refusing.announce_node(text, word, name, process_set, n > 0)
-    else:
-        refusals.announce(text, word, name, process_set, refusals.EMPTY_GROUP if n else 0)
+    announce = refusing.announce_node if is_node else refusals.announce
+    announce(text, word, name, process_set, n if is_whole else _size_of_group(tensors, n))
     error.is_told = True
     return error
 
@@ -140,7 +150,8 @@ def group_of(tensors, word, name, process_set):
         if _executing_eagerly():
             refusals.tell(error, word, name, process_set, refusals.EMPTY_GROUP)
         elif name is not None:
-            refusing.announce_node(refusals.reason_of(error), word, _name_in_graph(_node_name(name), False), process_set, True)
+            refusing.announce_node(refusals.reason_of(error), word, _name_in_graph(_node_name(name), False), process_set,
+                                   refusals.EMPTY_GROUP)
         raise
     return tensors
 
@@ -240,7 +251,7 @@ def _compiled(call, tensors, name, process_set, n=0, **reduction):
             raise reason
         return call(converted if n else converted[0], name=name, process_set=process_set, **reduction)
     except Exception as error:  # pylint: disable=broad-except
-        raise refused(error, "allreduce", tensors, name, process_set, n, is_node=True)
+        raise refused(error, "allreduce", tensors, name, process_set, n, is_node=True, is_whole=True)
 
 
 def _by_type(tensors):

@@ -21,12 +21,13 @@ _refuse = ctypes.CDLL(library.PATH).horovod_refuse  # of the runtime, which the 
 _refuse.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.POINTER(_Tensor)), ctypes.c_char_p, ctypes.c_void_p]
 
 
-def announce_node(reason, word, name, process_set, is_group):
-    """Makes the other ranks' collectives fail that match a node: of that name, or a group of it."""
+def announce_node(reason, word, name, process_set, n=0):
+    """Makes the other ranks' collectives fail that match a node: of that name, or a group of n tensors of it (EMPTY_GROUP: their
+    number is not known)."""
     number = getattr(process_set, "process_set_id", None)
     if number is None:
         return
-    name = f"grouped_{name}_1of0" if is_group else name
-    tensor = _Tensor(size=ctypes.sizeof(_Tensor), name=name.encode("utf-8"), process_set=number)
-    _refuse(word.encode(), refusals.EMPTY_GROUP if is_group else 0, ctypes.pointer(ctypes.pointer(tensor)),
-            reason.encode("utf-8", "replace"), None)
+    names = [f"grouped_{name}_{place + 1}of{max(n, 0)}" for place in range(max(n, 1))] if n else [name]
+    tensors = [_Tensor(size=ctypes.sizeof(_Tensor), name=one.encode("utf-8"), process_set=number) for one in names]
+    _refuse(word.encode(), n, (ctypes.POINTER(_Tensor) * len(tensors))(*map(ctypes.pointer, tensors)), reason.encode("utf-8", "replace"),
+            None)
