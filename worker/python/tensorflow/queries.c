@@ -74,9 +74,9 @@ static horovod_status_t answer(const struct query *query, int *out, horovod_erro
     case HVD_TF_SIZE:
         *out = horovod_process_set_size(query->process_set);
         break;
-    default:
+    default: /* an error is a result, as in Horovod */
         *out = horovod_process_set_included(query->process_set);
-        break;
+        return HOROVOD_OK;
     }
     if (*out >= 0)
         return HOROVOD_OK;

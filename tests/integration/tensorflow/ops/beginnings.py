@@ -80,6 +80,7 @@ def a_job_can_end_and_the_next_one_begin():
     for call in (lambda: hvd.allreduce(sent, op=hvd.Sum), lambda: reduce(sent), lambda: hvd.allgather(sent),
                  lambda: hvd.broadcast(sent, 0)):
         assert "Horovod has not been initialized" in raises((ValueError, tf.errors.FailedPreconditionError), call)
+    assert int(hvd.process_set_included_op()) == -1  # HOROVOD_PROCESS_SET_ERROR_INIT
     hvd.init(list(range(size)), process_sets="dynamic")
     assert (hvd.rank(), hvd.size()) == (rank, size)
     same(reduce(sent), expected)

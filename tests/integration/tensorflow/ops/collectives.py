@@ -219,8 +219,9 @@ def a_process_set_has_to_be_registered():
     assert "is not registered" in raises(ValueError, hvd.remove_process_set, unknown)
     if hvd.size() == 1:
         raises(ValueError, hvd.add_process_set, [0])  # the global set has these ranks
-    for function in (hvd.process_set_included_op, hvd.size_op):
-        assert "no process set" in raises(tf.errors.InvalidArgumentError, function, process_set_id=12345)
+    assert "no process set" in raises(tf.errors.InvalidArgumentError, hvd.size_op, process_set_id=12345)
+    for number in (12345, -1, 1 << 40):
+        assert int(hvd.process_set_included_op(number)) == -3  # HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET
 
 
 @check

@@ -492,7 +492,7 @@ def size_op(process_set_id=0, name=None):
 
 
 def process_set_included_op(process_set_id=0, name=None):
-    """Returns 1 if this rank is in a process set, when it runs, else 0. Fails for an unknown set."""
+    """Returns 1 if this rank is in a process set, when it runs, else 0. -3: there is no such set; -1: the job has not begun."""
     _check_not_compiling("ProcessSetIncluded")
     return _ops.horovod_process_set_included(process_set_id=process_set_id, name=name)
 
