@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -43,7 +44,9 @@ def a_timeline_has_the_tensors():
 
 @check
 def helpers_of_programs_written_for_horovod_are_there():
-    from horovod.tensorflow import util  # pylint: disable=import-outside-toplevel
+    from tensorflow.python.framework import ops  # pylint: disable=import-outside-toplevel
+
+    from horovod.tensorflow import mpi_ops, util  # pylint: disable=import-outside-toplevel
     variables = [tf.Variable(1.0), [tf.Variable(2.0)]]
     refs = util.vars_to_refs(variables)
     assert hash(refs) is not None and util.refs_to_vars(refs)[1][0] is variables[1][0]
@@ -51,6 +54,13 @@ def helpers_of_programs_written_for_horovod_are_there():
     cached = util._cache(lambda x: calls.append(x) or x)
     assert cached(3) == cached(3) == 3 and calls == [3]
     assert float(util._make_subgraph(lambda x: x * 2)(tf.constant(2.0))) == 4.0
+    for kind in ("allreduce", "grouped_allreduce", "reducescatter", "grouped_reducescatter"):
+        assert getattr(hvd, f"_{kind}") is getattr(mpi_ops, f"_{kind}")
+    assert hvd._IS_TF2 and hvd._LegacyOptimizer is tf.compat.v1.train.Optimizer and mpi_ops.gpu_available is hvd.gpu_available
+    for kind in ("Allreduce", "GroupedAllreduce", "Allgather", "GroupedAllgather", "Broadcast", "Alltoall", "Reducescatter",
+                 "GroupedReducescatter"):
+        name = "_".join(word.lower() for word in re.findall("[A-Z][a-z]*", kind))
+        assert getattr(mpi_ops, f"_{name}_grad") is ops.gradient_registry.lookup(f"Horovod{kind}")
 
 
 @check

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from horovod import _core
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import mpi_ops
 from horovod.tensorflow.mpi_ops import (
     Average, Sum, _allreduce, _grouped_allreduce, allgather, alltoall, grouped_allgather, rank_op)
 from horovod.tensorflow.util import leave_unconverted
@@ -128,5 +129,8 @@ def _grouped_reducescatter_grad(op, *grads):
 for _kind in ("Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank", "Join"):
     tf.no_gradient(f"Horovod{_kind}")
 
+for _function in (_allreduce_grad, _grouped_allreduce_grad, _allgather_grad, _grouped_allgather_grad, _broadcast_grad, _alltoall_grad,
+                  _reducescatter_grad, _grouped_reducescatter_grad):  # where programs written for Horovod look for them
+    setattr(mpi_ops, _function.__name__, _function)
 
 leave_unconverted(globals())

@@ -18,7 +18,7 @@ from horovod.common.basics import (  # noqa: F401
     nccl_built, rank, rocm_built, shutdown, size, start_timeline, stop_timeline)
 from horovod.common.operations import handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
-from horovod.common.util import num_rank_is_power_2
+from horovod.common.util import gpu_available, num_rank_is_power_2  # noqa: F401
 from horovod.tensorflow import library, refusing, xla
 from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, variable_of
 

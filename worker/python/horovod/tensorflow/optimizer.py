@@ -9,10 +9,10 @@ from horovod.tensorflow.mpi_ops import Adasum, Average, rank
 from horovod.tensorflow.reductions import Gradients, allreduce, check_adasum, check_groups, check_predivide, with_local
 from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, ref_of
 
-_Optimizer = tf.compat.v1.train.Optimizer
+_LegacyOptimizer = tf.compat.v1.train.Optimizer
 
 
-class _DistributedOptimizer(_Optimizer):
+class _DistributedOptimizer(_LegacyOptimizer):
     """Reduces the gradients that compute_gradients() returns, and passes all else to the optimizer."""
 
     def __init__(self, optimizer, name=None, use_locking=False, device_dense="", device_sparse="", compression=Compression.none,
@@ -76,7 +76,7 @@ class _DistributedOptimizer(_Optimizer):
         return self._optimizer.variables(*args, **kwargs)
 
 
-class _DistributedAdasumOptimizer(_Optimizer):
+class _DistributedAdasumOptimizer(_LegacyOptimizer):
     """Lets the optimizer change the variables, and reduces by Adasum what it has changed since the last reduction."""
 
     def __init__(self, optimizer, name=None, use_locking=False, device_dense="", device_sparse="", compression=Compression.none,
@@ -174,7 +174,7 @@ def DistributedOptimizer(optimizer, name=None, use_locking=False, device_dense="
     groups = check_groups(groups, num_groups)
     if isinstance(optimizer, (_DistributedOptimizer, _DistributedAdasumOptimizer)):
         raise ValueError("This optimizer is a DistributedOptimizer already.")
-    if isinstance(optimizer, _Optimizer):
+    if isinstance(optimizer, _LegacyOptimizer):
         if op == Adasum:
             _check_plain_adasum(average_aggregated_gradients, groups, process_set, sparse_as_dense)
             return _DistributedAdasumOptimizer(optimizer, name, use_locking, device_dense, device_sparse, compression,
