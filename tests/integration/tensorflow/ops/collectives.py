@@ -272,6 +272,19 @@ def it_says_how_many_ranks_adasum_needs():
 
 
 @check
+def adasum_works_in_a_process_set():
+    """Vectors that are orthogonal add up."""
+    if hvd.size() < 3:
+        return
+    ends = hvd.add_process_set([0, hvd.size() - 1])
+    if ends.included():
+        own = tf.one_hot(hvd.rank(), hvd.size())
+        for call in (hvd.allreduce, tf.function(hvd.allreduce), tf.function(hvd.allreduce, jit_compile=True)):
+            close(call(own, op=hvd.Adasum, process_set=ends), [1] + [0] * (hvd.size() - 2) + [1])
+    assert hvd.remove_process_set(ends)
+
+
+@check
 def what_one_rank_refuses_the_others_get_with_its_reason():
     def refuses(words, name, bad, good, is_mismatch=False):
         """only_the_last_refuses for exceptions of TensorFlow on the other ranks."""
