@@ -79,6 +79,27 @@ def loaded_models_train_on_with_their_slots():
 
 
 @check
+def classes_that_are_registered_keep_their_names():
+    for number_of_side, (hvd, module) in enumerate(SIDES):
+        @module.utils.register_keras_serializable(package="Script", name="Registered")
+        class Own(module.optimizers.SGD):
+            """An optimizer of the script."""
+
+        bases = [Own, *(getattr(module.optimizers, name) for name in ("AdamW", "Lion", "Adafactor"))]
+        if has_legacy(module):
+            bases.append(module.utils.register_keras_serializable("Script")(type("Older", (module.optimizers.legacy.SGD,), {})))
+        for base in bases:
+            for form in (".keras", ".h5"):
+                net = network(module)
+                net.compile(hvd.DistributedOptimizer(base(0.1)), module.losses.MeanSquaredError())
+                file = folder() / f"{base.__name__}.{number_of_side}.{rank()}{form}"
+                net.save(str(file))
+                assert type(module.models.load_model(str(file)).optimizer) is base, (base, form)
+                loaded = hvd.load_model(str(file)).optimizer
+                assert is_distributed(loaded) and isinstance(loaded, base), (base, form)
+
+
+@check
 def a_process_without_horovod_loads_the_file():
     if size() != 2:
         raise Skip("a process of its own loads the file at 2 ranks")

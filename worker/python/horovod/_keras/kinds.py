@@ -3,6 +3,7 @@
 A process may have both, so nothing here depends on which of them `import keras` finds.
 """
 import enum
+import importlib
 import sys
 
 _ROOTS = ("keras", "tf_keras")  # the packages that define optimizers
@@ -35,6 +36,12 @@ def kind_of(optimizer):
     kind = f"the class {optimizer.__qualname__}" if isinstance(optimizer, type) else f"an object of {type(optimizer)}"
     raise TypeError(f"DistributedOptimizer takes an optimizer of Keras (keras.optimizers.Optimizer), not {kind}. "
                     "horovod.tensorflow.DistributedOptimizer takes those of tf.compat.v1.train.")
+
+
+def saving_of(optimizer):
+    """Returns the module `saving` of the Keras that an optimizer, or a class of optimizers, belongs to."""
+    root = next(_own_classes(optimizer)).__module__.partition(".")[0]
+    return importlib.import_module(f"{root}.saving")
 
 
 def scales_loss(optimizer):

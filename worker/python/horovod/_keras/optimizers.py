@@ -9,7 +9,7 @@ import functools
 import types
 
 from horovod._keras import loss_scale
-from horovod._keras.kinds import Kind, backend_of_object, checked_backend, innermost, kind_of
+from horovod._keras.kinds import Kind, backend_of_object, checked_backend, innermost, kind_of, saving_of
 from horovod._keras.reducers import reducer_for
 from horovod._keras.variables import build, natives
 
@@ -216,4 +216,22 @@ def _derived(base, part, settings, backend):
         function = next((one.__dict__[name] for one in part.__mro__ if name in one.__dict__), None)
         if function is not None:
             names[name] = loss_scale.not_converted(function, backend)
-    return types.new_class(base.__name__, (part, base), exec_body=lambda space: space.update(names))
+    derived = types.new_class(base.__name__, (part, base), exec_body=lambda space: space.update(names))
+    _register_as(base, derived)
+    return derived
+
+
+def _register_as(base, derived):
+    """Gives a derived class the name under which Keras saves its base, if the base is registered. Loading finds the base."""
+    saving = saving_of(base)
+    name = saving.get_registered_name(base)
+    package, separator, own_name = name.partition(">")
+    if not separator:
+        return
+    found = saving.get_custom_objects()
+    before = found.get(name)
+    saving.register_keras_serializable(package, own_name)(derived)
+    if before is None:
+        del found[name]
+    else:
+        found[name] = before
