@@ -216,9 +216,10 @@ def an_optimizer_stays_the_one_that_it_was():
 @check
 def only_optimizers_are_wrapped_and_only_once():
     for hvd, module in SIDES:
-        for bad in ("sgd", None, tf.compat.v1.train.GradientDescentOptimizer(0.1), module.optimizers.SGD):
-            text = raises(TypeError, hvd.DistributedOptimizer, bad) if bad is not module.optimizers.SGD else "an optimizer of Keras"
-            assert "an optimizer of Keras" in text, text
+        for bad in ("sgd", None, tf.compat.v1.train.GradientDescentOptimizer(0.1), module.optimizers.SGD,
+                    module.mixed_precision.LossScaleOptimizer):
+            text = raises(TypeError, hvd.DistributedOptimizer, bad)
+            assert "takes an optimizer of Keras" in text and (not isinstance(bad, type) or f"not the class {bad.__name__}" in text), text
         made = hvd.DistributedOptimizer(module.optimizers.SGD())
         assert "already" in raises(ValueError, hvd.DistributedOptimizer, made)
         assert "already" in raises(ValueError, hvd.DistributedOptimizer, module.mixed_precision.LossScaleOptimizer(made))

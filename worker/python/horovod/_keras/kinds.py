@@ -29,8 +29,8 @@ def _own_classes(thing):
 
 
 def kind_of(optimizer):
-    """Returns the Kind of an optimizer or class of optimizers; raises TypeError for any other object."""
-    for one in _own_classes(optimizer):
+    """Returns the Kind of an optimizer; raises TypeError for any other object, such as a class of optimizers."""
+    for one in () if isinstance(optimizer, type) else _own_classes(optimizer):
         if one.__name__ in _BASES:
             return _BASES[one.__name__]
     kind = f"the class {optimizer.__qualname__}" if isinstance(optimizer, type) else f"an object of {type(optimizer)}"
