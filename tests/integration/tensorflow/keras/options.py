@@ -214,21 +214,44 @@ def an_optimizer_stays_the_one_that_it_was():
 
 
 @check
-def only_optimizers_are_wrapped_and_only_once():
+def only_optimizers_are_wrapped():
     for hvd, module in SIDES:
         for bad in ("sgd", None, tf.compat.v1.train.GradientDescentOptimizer(0.1), module.optimizers.SGD,
                     module.mixed_precision.LossScaleOptimizer):
             text = raises(TypeError, hvd.DistributedOptimizer, bad)
             assert "takes an optimizer of Keras" in text and (not isinstance(bad, type) or f"not the class {bad.__name__}" in text), text
-        made = hvd.DistributedOptimizer(module.optimizers.SGD())
-        assert "already" in raises(ValueError, hvd.DistributedOptimizer, made)
-        assert "already" in raises(ValueError, hvd.DistributedOptimizer, module.mixed_precision.LossScaleOptimizer(made))
         fresh = module.optimizers.SGD
         for words, options in (("Average, Sum or Adasum", {"op": 3}), ("use op=Average", {"op": hvd.Sum, "gradient_predivide_factor": 2.0}),
                                ("must not be 0", {"gradient_predivide_factor": 0.0}),
                                ("backward_passes_per_step must be", {"backward_passes_per_step": 0})):
             text = raises(ValueError, hvd.DistributedOptimizer, fresh(), **options)
             assert words in text, text
+
+
+@check
+def wrapping_again_returns_the_optimizer_or_is_refused():
+    for hvd, module, optimizer in on_every_side():
+        variables = [variable(module) for _ in range(2)]
+        grouped = {"groups": [[variables[0]], [variables[1]]], "op": hvd.Sum, "process_set": Everyone()}
+        made = hvd.DistributedOptimizer(optimizer, **grouped)
+        kind = type(made)
+        assert hvd.DistributedOptimizer(made, **{**grouped, "groups": [(variables[0],), [variables[1]]]}) is made and type(made) is kind
+        for other in ({}, {**grouped, "groups": [variables]}, {**grouped, "groups": 2}, {**grouped, "groups": [variables[:1]]},
+                      {**grouped, "op": hvd.Average}, {**grouped, "backward_passes_per_step": 2}, {**grouped, "name": "other"}):
+            text = raises(ValueError, hvd.DistributedOptimizer, made, **other)
+            assert "already" in text and type(made) is kind, text
+        done = [-mean() * size() * BASE] * 2
+        close(updated(made, variables), done, 1e-5)  # reduced once
+    for hvd, module in SIDES:
+        inner = hvd.DistributedOptimizer(module.optimizers.SGD(1.0))
+        outer = module.mixed_precision.LossScaleOptimizer(inner)
+        assert hvd.DistributedOptimizer(outer) is outer
+        assert "other values of op:" in raises(ValueError, hvd.DistributedOptimizer, outer, op=hvd.Sum)
+    hvd, module = SIDES[0]
+    layers = network(module).layers
+    partial = hvd.PartialDistributedOptimizer(module.optimizers.SGD(), local_layers=layers[0])
+    assert hvd.PartialDistributedOptimizer(partial, local_layers=[layers[0]]) is partial
+    assert "other values of local_layers:" in raises(ValueError, hvd.DistributedOptimizer, partial)
 
 
 @check

@@ -73,4 +73,5 @@ def a_state_is_restored_and_synchronised_with_pytorch():
 @check
 def an_optimizer_is_wrapped_once_with_pytorch():
     made = hvd.DistributedOptimizer(keras.optimizers.SGD())
-    assert "already" in raises(ValueError, hvd.DistributedOptimizer, made)
+    assert hvd.DistributedOptimizer(made) is made
+    assert "already" in raises(ValueError, hvd.DistributedOptimizer, made, op=hvd.Sum)

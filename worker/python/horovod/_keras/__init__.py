@@ -2,7 +2,7 @@
 import warnings
 
 from horovod._keras import optimizers
-from horovod._keras.kinds import BACKENDS, backend_of, kind_of  # noqa: F401
+from horovod._keras.kinds import BACKENDS, backend_of, innermost, kind_of  # noqa: F401
 from horovod._keras.models import load_model  # noqa: F401
 from horovod._keras.optimizers import _DistributedOptimizer, is_distributed  # noqa: F401
 from horovod._keras.reducers import Settings
@@ -34,7 +34,7 @@ def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sp
     if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
         raise ValueError(f"backward_passes_per_step must be an integer of at least 1, not {backward_passes_per_step!r}.")
     settings = Settings(
-        name=name or f"Distributed{type(optimizer).__name__}", device_dense=device_dense, device_sparse=device_sparse,
+        name=name or f"Distributed{type(innermost(optimizer)).__name__}", device_dense=device_dense, device_sparse=device_sparse,
         compression=compression, sparse_as_dense=sparse_as_dense, gradient_predivide_factor=gradient_predivide_factor, op=op,
         backward_passes_per_step=backward_passes_per_step, average_aggregated_gradients=average_aggregated_gradients,
         groups=checked_groups(groups), process_set=process_set, scale_local_gradients=scale_local_gradients,

@@ -194,13 +194,17 @@ def is_distributed(optimizer):
 def create(optimizer, settings):
     """Converts an optimizer and returns it. In a LossScaleOptimizer converts the optimizer inside.
 
-    Raises ValueError if it was converted before, TypeError if it is no optimizer of Keras.
+    An optimizer that was converted before with equal settings is returned as it is: the cell of a notebook may run again. Raises
+    ValueError if the settings differ, TypeError if it is no optimizer of Keras.
     """
     inner = innermost(optimizer)
     kind = kind_of(inner)
     if is_distributed(inner):
-        raise ValueError(f"This {type(inner).__name__} is a DistributedOptimizer already: wrap an optimizer once, where the "
-                         "script makes it.")
+        differences = settings.differences(inner._horovod_settings)
+        if differences:
+            raise ValueError(f"This {type(inner).__name__} is a DistributedOptimizer already, with other values of "
+                             f"{', '.join(differences)}: wrap an optimizer once, where the script makes it.")
+        return optimizer
     backend = checked_backend(backend_of_object(inner))
     if kind is Kind.KERAS3:
         loss_scale.reduce_before_check(reduce_then, _DistributedOptimizer, backend)

@@ -26,6 +26,18 @@ class Settings:
     scale_local_gradients: bool
     local_layers: tuple = ()
 
+    def differences(self, other):
+        """Returns the names of the arguments in which other settings differ."""
+        return [field.name for field in dataclasses.fields(self)
+                if _comparable(getattr(self, field.name)) != _comparable(getattr(other, field.name))]
+
+
+def _comparable(argument):
+    """Returns a list of variables or layers as their identities, because TensorFlow compares values; any other argument as it is."""
+    if isinstance(argument, (list, tuple)):
+        return [_comparable(one) if isinstance(one, (list, tuple)) else id(one) for one in argument]
+    return argument
+
 
 class Reducer:
     """The part that does not depend on the framework.

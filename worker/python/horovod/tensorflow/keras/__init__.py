@@ -29,6 +29,7 @@ def DistributedOptimizer(optimizer, name=None, device_dense="", device_sparse=""
                          average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set,
                          scale_local_gradients=True):
     """Converts an optimizer to one that updates with the reduced gradients of all ranks, and returns it.
+    Another call with equal arguments changes nothing; one with others raises ValueError.
 
     optimizer: an optimizer of Keras; one inside of a LossScaleOptimizer is converted there. It keeps its variables.
     name: the beginning of the gradients' names. device_dense, device_sparse: where TensorFlow puts the operations.
