@@ -267,8 +267,31 @@ def the_optimizer_computes_reduced_gradients():
         close([reduced], [mean() * BASE], 1e-6)
         close(updated(optimizer, [one], [[reduced * 2.0]]), [-2 * mean() * BASE], 1e-6)  # not reduced again
         close(updated(optimizer, [one]), [-3 * mean() * BASE], 1e-6)  # but this is
+
+@check
+def computed_gradients_are_those_of_their_variables():
+    for hvd, module, optimizer in on_every_side():
+        optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Sum)
+        one, two, three = variables = [variable(module) for _ in range(3)]
+        _keras.optimizers.build(optimizer, variables)
+        pairs = []
+        for owners in ([one, two], [three]):
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.add_n([tf.reduce_sum(tf.convert_to_tensor(owner) * gradient()) for owner in variables])
+            pairs += optimizer.compute_gradients(loss, owners, tape=tape)
+        total = mean() * size()
+        close(updated(optimizer, [three], [[pairs[2][0]]]), [-total * BASE], 1e-5)  # not reduced again
+        close(updated(optimizer, [three]), [-2 * total * BASE], 1e-5)  # but this is, before the others are applied
+        close(updated(optimizer, [two], [[pairs[1][0]]]), [-total * BASE], 1e-5)  # without a gradient that was computed with it
+        close(updated(optimizer, [one]), [-total * BASE], 1e-5)
+
+
+@check
+def legacy_optimizers_alone_get_gradients_of_a_graph():
     hvd, module = SIDES[0]
     if is_keras3(module):
+        one = variable(module)
+        loss = tf.reduce_sum(tf.convert_to_tensor(one))
         text = raises(NotImplementedError, hvd.DistributedOptimizer(module.optimizers.SGD()).get_gradients, loss, [one])
         assert "get_gradients" in text, text
     hvd, module = of_tf()

@@ -38,7 +38,7 @@ class _DistributedOptimizer:
         self._horovod.register_local(var)
 
     def compute_gradients(self, loss, var_list, tape=None):
-        """Returns pairs (gradient, variable), reduced. apply_gradients() of them does not reduce again.
+        """Returns pairs (gradient, variable), reduced. The next update of these variables does not reduce again: apply the pairs.
 
         loss: a function without arguments, or a tensor that the tape has recorded.
         """
@@ -93,8 +93,7 @@ class _Keras2(_DistributedOptimizer):
 
     def aggregate_gradients(self, grads_and_vars):
         """Returns the pairs with reduced gradients. Keras calls it before it clips or checks them."""
-        pairs = list(grads_and_vars) if self._horovod.take_aggregated() else _paired(self._horovod.aggregated, grads_and_vars)
-        return _finite_before_update(self._horovod, pairs)
+        return _finite_before_update(self._horovod, _aggregated(self._horovod, grads_and_vars))
 
     def _reduce_and_apply(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **kwargs):
         is_reduced = skip_gradients_aggregation or not kwargs.pop("experimental_aggregate_gradients", True)
@@ -114,8 +113,7 @@ class _Legacy(_DistributedOptimizer):
         return _paired(self._horovod.computed, super()._compute_gradients(loss, var_list, grad_loss, tape))
 
     def _aggregate_gradients(self, grads_and_vars):
-        pairs = list(grads_and_vars) if self._horovod.take_aggregated() else _paired(self._horovod.aggregated, grads_and_vars)
-        return _finite_before_update(self._horovod, pairs)
+        return _finite_before_update(self._horovod, _aggregated(self._horovod, grads_and_vars))
 
     def _reduce_and_apply(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
         pairs = _ready(self, grads_and_vars, not experimental_aggregate_gradients)
@@ -143,12 +141,17 @@ def _paired(function, grads_and_vars):
     return list(zip(function([gradient for gradient, _ in pairs], variables), variables))
 
 
+def _aggregated(reducer, grads_and_vars, is_reduced=False):
+    """Returns the pairs (gradient, variable) with aggregated gradients. is_reduced: those passed are."""
+    pairs = list(grads_and_vars)
+    is_computed = reducer.take_aggregated([variable for _, variable in pairs])
+    return pairs if is_reduced or is_computed else _paired(reducer.aggregated, pairs)
+
+
 def _ready(optimizer, grads_and_vars, is_reduced):
     """Returns the pairs with which Keras 2 updates, and makes the optimizer's variables, which may not be made in a condition."""
-    pairs = list(grads_and_vars)
     reducer = optimizer._horovod
-    if not is_reduced and not reducer.take_aggregated():
-        pairs = _paired(reducer.aggregated, pairs)
+    pairs = _aggregated(reducer, grads_and_vars, is_reduced)
     if pairs and reducer.passes is not None:
         import tensorflow as tf
         with tf.init_scope():
@@ -181,7 +184,7 @@ def reduce_then(outer, optimizer, update, gradients, variables):
         return update(gradients, variables)
     if not outer.built:
         build(outer, known)
-    if not reducer.take_aggregated():
+    if not reducer.take_aggregated(known):
         gradients = reducer.aggregated(gradients, known)
     return reducer.update(optimizer, functools.partial(update, gradients, known))
 

@@ -50,7 +50,7 @@ class Reducer:
     def __init__(self, settings):
         self.settings = settings
         self._local = {}  # {identity: variable} of register_local_var
-        self._is_aggregated = False  # gradients were reduced, and not applied yet
+        self._computed = []  # {identity: variable} of each computed() whose gradients were not applied yet
         self._is_off = False
 
     def register_local(self, variable):
@@ -93,19 +93,26 @@ class Reducer:
         return self.reduced(gradients, variables)
 
     def computed(self, gradients, variables):
-        """aggregated() for gradients that the optimizer's next update is to take as they are."""
+        """aggregated() for gradients that the next update of these variables is to take as they are."""
         result = self.aggregated(gradients, variables)
-        self._is_aggregated = True
+        self.take_aggregated(variables)
+        self._computed.append({identity(variable): variable for variable in variables})
         return result
 
-    def take_aggregated(self):
-        """Returns whether computed() has aggregated the gradients of this update, and forgets it."""
-        is_aggregated, self._is_aggregated = self._is_aggregated, False
-        return is_aggregated
+    def take_aggregated(self, variables):
+        """Returns whether computed() has aggregated the gradients of an update of these variables, and forgets it.
+
+        A script may omit some of the variables, or change the gradients, before it applies them.
+        """
+        if not self._computed:
+            return False
+        updated = {identity(variable) for variable in variables}
+        before = self._computed
+        self._computed = [computed for computed in before if updated.isdisjoint(computed)]
+        return len(self._computed) < len(before)
 
     def update(self, optimizer, update):
         """Calls update() in the pass that updates variables; the others count as an iteration of the optimizer only."""
-        self._is_aggregated = False
         return update() if self.passes is None else self._update_in_last_pass(optimizer, update)
 
     def _update_in_last_pass(self, optimizer, update):
