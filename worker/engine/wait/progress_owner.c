@@ -36,8 +36,7 @@
 #define BRIEF_BYTES 16384 /* maximum bytes of tensors for a brief wait */
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
-#define SLEEP_MAX_NS 10000000 /* where peers do not wake: how late their messages may be noticed   \
-                               */
+#define SLEEP_MAX_NS 10000000    /* where peers do not wake, a message waits at most so long */
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to check for stalls and lost ranks */
 #define LINGER_NS 10000000       /* after a submission, polls so long for more */
 #define LOOK_MAX_NS                                                                                \
