@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worker/python/tensorflow/core/codes.h"
+
 /*
  * The part of TensorFlow's C API that this library uses. It is declared here and looked up when the
  * library is loaded: so the build needs no TensorFlow, and one binary serves all of its versions.
@@ -35,8 +37,8 @@ typedef void (*tf_shapes_fn)(struct tf_shape_context *, struct tf_status *);
 #define HVD_TF_API(X)                                                                              \
     X(struct tf_status *, NewStatus, (void))                                                       \
     X(void, DeleteStatus, (struct tf_status *))                                                    \
-    X(void, SetStatus, (struct tf_status *, int code, const char *message))                        \
-    X(int, GetCode, (const struct tf_status *))                                                    \
+    X(void, SetStatus, (struct tf_status *, enum hvd_tf_code, const char *message))                \
+    X(enum hvd_tf_code, GetCode, (const struct tf_status *))                                       \
     X(const char *, Message, (const struct tf_status *))                                           \
     X(struct tf_definition_builder *, NewOpDefinitionBuilder, (const char *type))                  \
     X(void, OpDefinitionBuilderAddInput, (struct tf_definition_builder *, const char *))           \
