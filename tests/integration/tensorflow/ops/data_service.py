@@ -125,6 +125,15 @@ def the_service_answers_who_has_the_key_and_says_what_it_misses():
 
 
 @check
+def a_service_that_has_ended_answers_no_client():
+    for _ in range(100):  # its thread may wait for the next client, or not yet
+        service = rendezvous.ComputeService(1, 1, b"key")
+        client = ComputeClient(service.addresses(), b"key")
+        service.shutdown()
+        assert "No data service answers" in raises(ConnectionError, client.shutdown)
+
+
+@check
 def the_arguments_of_the_workers_are_checked():
     assert vars(compute_worker.parsed(["file", "--dispatchers", "2", "--dispatcher-side", "training", "--timeout", "3"])) == {
         "configfile": "file", "dispatchers": 2, "dispatcher_side": "training", "timeout": 3}

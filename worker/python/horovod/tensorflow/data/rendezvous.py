@@ -42,9 +42,11 @@ class ComputeService:
         self._addresses = {}  # {dispatcher: its address}
         self._workers = {number: set() for number in range(dispatchers)}
         self._is_ended = False
+        self._is_closed = False  # the next connection is the last one
         self._n_open = 0  # connections
         self._listener = Listener(("", 0), backlog=64)
-        threading.Thread(target=self._accept, daemon=True, name="hvd-data-service").start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True, name="hvd-data-service")
+        self._acceptor.start()
 
     def addresses(self):
         """Returns {name: [(host, port)]}: where clients connect to."""
@@ -60,6 +62,9 @@ class ComputeService:
                     return
                 time.sleep(0.1)  # a client that has gone, or too many open files
                 continue
+            if self._is_closed:
+                connection.close()
+                return
             threading.Thread(target=self._serve, args=(connection,), daemon=True, name="hvd-data-client").start()
 
     def _serve(self, connection):
@@ -129,8 +134,10 @@ class ComputeService:
         self._begin_shutdown()
         with self._changed:
             self._changed.wait_for(lambda: self._n_open == 0, GRACE_S)
-        with contextlib.suppress(OSError):  # accept() does not return when its socket is closed
+        self._is_closed = True
+        with contextlib.suppress(OSError):  # accept() does not return when its socket is closed, and keeps it open
             socket.create_connection(("127.0.0.1", self._listener.address[1]), 1).close()
+        self._acceptor.join(GRACE_S)
         self._listener.close()
 
     _REQUESTS = {"register_dispatcher": _register_dispatcher, "register_worker": _register_worker, "dispatcher": _wait_for_dispatcher,
