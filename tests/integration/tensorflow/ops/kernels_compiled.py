@@ -2,25 +2,12 @@
 import numpy
 import tensorflow as tf
 from checks import check, raises
+from kernels_calls import rank, same, size
 
 import horovod.numpy
 from horovod.tensorflow import library, xla
 
 SUM = {"op": horovod.numpy.Sum}
-
-
-def rank():
-    return horovod.numpy.rank()
-
-
-def size():
-    return horovod.numpy.size()
-
-
-def same(tensor, expected):
-    """Fails unless a tensor has the shape and the values."""
-    assert tuple(tensor.shape) == numpy.shape(expected), (tensor.shape, numpy.shape(expected))
-    assert (numpy.asarray(tensor) == numpy.asarray(expected)).all(), (tensor, expected)
 
 
 @check
