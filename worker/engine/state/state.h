@@ -46,12 +46,15 @@ struct hvd_engine_locked {
 struct hvd_engine_own {
     struct horovod_output *orphans; /* outputs of aborted collectives; owned */
     struct hvd_engine_counters
-        counters;            /* see hvd_telemetry_add; the background thread counts its wakeups */
-    struct hvd_early *early; /* in the order of arrival; owned */
-    struct hvd_set *making;  /* the set whose creation waits for its members; NULL: none */
-    int64_t making_ns;       /* since when */
-    int n_on_device;         /* unfinished events of the device */
-    bool has_taken;          /* the tensors to request are in `outgoing` of the sets */
+        counters;             /* see hvd_telemetry_add; the background thread counts its wakeups */
+    struct hvd_early *early;  /* in the order of arrival; owned */
+    struct hvd_set *making;   /* the set whose creation waits for its members; NULL: none */
+    int64_t making_ns;        /* since when */
+    int n_on_device;          /* unfinished events of the device */
+    bool has_taken;           /* the tensors to request are in `outgoing` of the sets */
+    unsigned long n_gathered; /* submissions until pause_ns */
+    int64_t pause_ns;         /* when the progress owner found the last new submission */
+    int64_t gather_ns;        /* when it found the first one; 0: none that is not requested yet */
     bool is_leave_sent;
     bool is_down;    /* a plan contained DOWN */
     int n_done;      /* children that have then reported the end of their subtrees */
@@ -85,9 +88,10 @@ struct hvd_engine {
     atomic_size_t n_waiters;
     atomic_size_t n_completed;
     atomic_ulong n_submitted;
-    atomic_bool is_leaving; /* shutdown was called here */
-    atomic_bool is_urgent;  /* a thread polls, or waits for a completion, so queued tensors are
-                               not held back */
+    atomic_bool is_leaving;   /* shutdown was called here */
+    atomic_bool is_urgent;    /* a thread polls, so queued tensors are not held back */
+    atomic_bool is_gathering; /* a queued tensor has a completion: they are due at the first pause
+                                 between submissions */
     atomic_bool has_lost_refusal; /* a refusal could not be announced for lack of memory */
     atomic_bool is_over;          /* every rank has left, or cannot be reached any more */
 

@@ -154,21 +154,19 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     hvd_entry_recycle(e, entry, is_transient);
 }
 
-/* Counts another queued tensor of that many bytes. A tensor is due if its thread waits at once, or
- * if it has a completion: the program goes on in that, and no wait follows by which the engine
- * would learn that the tensor is due. So it needs no reading of the clock. Holds mu. */
+/* Counts another queued tensor of that many bytes. A tensor whose thread waits at once is due,
+ * so it needs no reading of the clock. After one with a completion, no wait follows by which the
+ * engine would learn that it is due: the tensors are due at the first pause. Holds mu. */
 static void count_queued(struct hvd_engine *e, const struct hvd_entry *entry, int64_t bytes,
                          bool is_waited_now)
 {
-    const bool is_due = is_waited_now || entry->has_completion;
-
     e->locked.queued_bytes += bytes;
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
-        e->locked.first_queued_ns = is_due ? 0 : hvd_engine_now_ns();
+        e->locked.first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
         e->locked.is_new_batch = true;
     }
-    if (entry->has_completion && !atomic_load_explicit(&e->is_urgent, memory_order_relaxed))
-        atomic_store(&e->is_urgent, true);
+    if (entry->has_completion && !atomic_load_explicit(&e->is_gathering, memory_order_relaxed))
+        atomic_store(&e->is_gathering, true);
     hvd_add(&e->n_outstanding, 1);
     hvd_add(&e->n_submitted, 1);
     hvd_add(&e->n_queued, 1);
@@ -217,7 +215,8 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
 /* Wakes the thread that must process the submission, unless it will look soon anyway. Holds mu. */
 static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 {
-    const bool is_due = hvd_engine_is_full(e) || atomic_load(&e->is_urgent);
+    const bool is_due = hvd_engine_is_full(e) || atomic_load(&e->is_urgent) ||
+                        atomic_load_explicit(&e->is_gathering, memory_order_relaxed);
 
     /* A progress owner that sleeps in the transport must learn when the new batch is due. */
     const bool must_receive = is_due || (e->locked.is_asleep && e->locked.is_new_batch) ||

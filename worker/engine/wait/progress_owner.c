@@ -126,8 +126,8 @@ static void release_progress_owner(struct hvd_engine *e, const struct hvd_waiter
 static int64_t hold_ns(const struct hvd_engine *e)
 {
     if (atomic_load(&e->n_queued) == 0 || atomic_load(&e->n_waiters) > 0 ||
-        atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
-        hvd_engine_is_full(e))
+        atomic_load(&e->is_urgent) || atomic_load(&e->is_gathering) ||
+        atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 || hvd_engine_is_full(e))
         return 0;
     int64_t ns = e->locked.first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
     return ns > 0 ? ns : 0;
@@ -213,6 +213,10 @@ static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *co
     static const unsigned spin_steps[] = {SPIN_STEPS, SPIN_STEPS / 8};
     const unsigned spin = e->is_crowded ? 0 : spin_steps[is_background];
 
+    if (atomic_load(&e->is_gathering)) { /* a pause comes soon */
+        sched_yield();
+        return;
+    }
     if (p->n_idle++ == 0)
         p->idle_since_ns = hvd_engine_now_ns();
     if (p->n_idle <= spin)
