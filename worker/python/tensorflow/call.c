@@ -38,7 +38,7 @@ struct member {
 
 struct call {
     struct hvd_tf_completion completion;
-    const struct hvd_tf_kernel *kernel;
+    struct hvd_tf_kernel *kernel;
     struct tf_context *context;
     struct tf_status *status; /* owned */
     struct hvd_tf_done done;  /* owned, if the call is asynchronous */
@@ -54,23 +54,51 @@ struct call {
     struct member members[];
 };
 
-static struct call *create(const struct hvd_tf_kernel *kernel, struct tf_context *context)
+/* Returns the memory and the status of a call that has ended, or new ones; NULL: out of memory. */
+static struct call *allocate(struct hvd_tf_kernel *kernel)
 {
     const size_t n = (size_t)kernel->n;
     const size_t pointers = 3 * sizeof(void *) + sizeof(horovod_handle_t);
-    struct call *call = hvd_malloc(
-        1, sizeof(*call) + n * (sizeof(struct member) + (kernel->is_group ? pointers : 0)));
+    struct call *call = atomic_exchange(&kernel->spare, NULL);
+
+    if (call)
+        return call;
+    call = hvd_malloc(1, sizeof(*call) +
+                             n * (sizeof(struct member) + (kernel->is_group ? pointers : 0)));
+    if (call)
+        call->status = hvd_tf.NewStatus();
+    return call;
+}
+
+static void release(struct call *call)
+{
+    hvd_tf.DeleteStatus(call->status);
+    hvd_free(call);
+}
+
+void hvd_tf_call_release_spare(struct hvd_tf_kernel *kernel)
+{
+    struct call *call = atomic_exchange(&kernel->spare, NULL);
+
+    if (call)
+        release(call);
+}
+
+static struct call *create(struct hvd_tf_kernel *kernel, struct tf_context *context)
+{
+    const size_t n = (size_t)kernel->n;
+    struct call *call = allocate(kernel);
 
     if (!call)
         return NULL;
-    memset(call, 0, offsetof(struct call, err));
+    call->completion = (struct hvd_tf_completion){0};
+    call->done = (struct hvd_tf_done){0};
     call->err.status = HOROVOD_OK;
     call->err.message[0] = '\0';
     call->splits = NULL;
     call->zeros = NULL;
     call->kernel = kernel;
     call->context = context;
-    call->status = hvd_tf.NewStatus();
     call->ins = (const void **)&call->members[n];
     call->outs = (void **)(call->ins + n);
     call->tensors = (const horovod_tensor_t **)(call->outs + n);
@@ -99,10 +127,13 @@ static void destroy(struct call *call)
             hvd_tf.DeleteTensor(call->members[i].output);
         horovod_output_release(call->members[i].received);
     }
-    hvd_tf.DeleteStatus(call->status);
     hvd_free(call->splits);
     hvd_free(call->zeros);
-    hvd_free(call);
+    /* Most operations run once in each step: the next run finds its memory here. */
+    if (hvd_tf.GetCode(call->status) == HVD_TF_OK)
+        call = atomic_exchange(&call->kernel->spare, call);
+    if (call)
+        release(call);
 }
 
 static void keep_failure(struct call *call, horovod_status_t status, const char *message)
@@ -476,8 +507,7 @@ static void begin(struct call *call, struct tf_done *done)
         finish(call, NULL);
 }
 
-void hvd_tf_call_run(const struct hvd_tf_kernel *kernel, struct tf_context *context,
-                     struct tf_done *done)
+void hvd_tf_call_run(struct hvd_tf_kernel *kernel, struct tf_context *context, struct tf_done *done)
 {
     struct call *call = create(kernel, context);
 

@@ -175,8 +175,10 @@ static void destroy(void *arg)
 {
     struct hvd_tf_kernel *kernel = arg;
 
-    if (kernel)
+    if (kernel) {
+        hvd_tf_call_release_spare(kernel);
         hvd_free(kernel->names);
+    }
     hvd_free(kernel);
 }
 

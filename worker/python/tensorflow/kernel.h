@@ -1,14 +1,18 @@
 #ifndef HVD_WORKER_PYTHON_TENSORFLOW_KERNEL_H
 #define HVD_WORKER_PYTHON_TENSORFLOW_KERNEL_H
 
+#include <stdatomic.h>
+
 #include "horovod/horovod.h"
 #include "worker/python/tensorflow/api.h"
 #include "worker/python/tensorflow/core/definitions.h"
 
+struct call; /* one run, see call.c */
+
 /*
  * A node of a graph, or an operation of eager mode with its attributes: what all of its runs share.
  * TensorFlow creates it, runs it in any number of threads at once, and deletes it afterwards. It
- * never changes.
+ * never changes, except for the spare call.
  */
 struct hvd_tf_kernel {
     enum hvd_tf_kind kind;
@@ -21,6 +25,7 @@ struct hvd_tf_kernel {
     horovod_tensor_t tensor; /* without name and shape */
     char *names; /* owned; n of name_size bytes; NULL: the runtime numbers the tensors */
     size_t name_size;
+    _Atomic(struct call *) spare; /* owned; memory for the next run; NULL: none */
 };
 
 /* Registers the kernels of an operation. False: *status has the reason. */

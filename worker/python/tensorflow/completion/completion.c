@@ -7,6 +7,7 @@
 #include "worker/python/tensorflow/completion/completion.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 
 static struct {
@@ -17,11 +18,22 @@ static struct {
     bool is_started;
 } queue = {.mu = PTHREAD_MUTEX_INITIALIZER, .has_items = PTHREAD_COND_INITIALIZER};
 
+/* Sleeps until there are items. Tensors of a fused operation end together: where both threads share
+ * a processor, the progress thread puts the others into the queue before this one goes on. */
+static void wait_for_items(void)
+{
+    pthread_mutex_lock(&queue.mu);
+    const bool has_slept = !queue.first;
+    while (!queue.first)
+        pthread_cond_wait(&queue.has_items, &queue.mu);
+    pthread_mutex_unlock(&queue.mu);
+    if (has_slept)
+        sched_yield();
+}
+
 static struct hvd_tf_completion *take_all(void)
 {
     pthread_mutex_lock(&queue.mu);
-    while (!queue.first)
-        pthread_cond_wait(&queue.has_items, &queue.mu);
     struct hvd_tf_completion *items = queue.first;
     queue.first = NULL;
     queue.end = &queue.first;
@@ -34,6 +46,7 @@ static void *complete(void *arg)
     (void)arg;
     pthread_setname_np(pthread_self(), "hvd-tf-done");
     for (;;) {
+        wait_for_items();
         struct hvd_tf_completion *item = take_all();
         while (item) {
             struct hvd_tf_completion *next = item->next;
