@@ -410,21 +410,32 @@ def test_an_operation_is_one_call_beside_one_in_c_and_submitted_beside_submitted
         assert results.target({"row": "python", "name": name}) == target
 
 
-def of_jobs(ours, keras_3, theirs, weights=1.0):
+def of_jobs(ours, keras_3, theirs, weights=1.0, loop=1000.0):
     """The jobs of a launch of tensorflow_rows, in which a step of each workload took so long."""
     times = {"ours": iter(ours), "ours-keras-3": iter(keras_3), "peer": iter(theirs)}
     return [(arm, dict.fromkeys([*tensorflow_rows.OPERATIONS, *tensorflow_rows.MODELS],
-                                {"p50_us": next(times[arm]), "weights": weights if arm == "peer" else 1.0}))
+                                {"blocks": [[next(times[arm]), loop]], "weights": weights if arm == "peer" else 1.0}))
             for arm in tensorflow_rows.TURNS]
 
 
 def test_jobs_of_a_launch_with_tensorflow_are_paired_in_both_orders():
     jobs_found = of_jobs((10, 30), (4, 6), (90, 110))
-    assert tensorflow_rows.sample(jobs_found, "eager-1") == (20, 100, 0.2)
-    assert tensorflow_rows.sample(jobs_found, "fit-small-cnn", "ours-keras-3") == (5, 100, 0.05)
+    assert tensorflow_rows.samples([jobs_found], "eager-1", 1000) == [(20, 100, 0.2)]
+    assert tensorflow_rows.samples([jobs_found], "fit-small-cnn", 1000, "ours-keras-3") == [(5, 100, 0.05)]
     tensorflow_rows.check_same(jobs_found)
     with pytest.raises(SystemExit, match="weights of fit-small-cnn differ"):
         tensorflow_rows.check_same(of_jobs((1, 1), (1, 1), (1, 1), weights=1.001))
+
+
+def test_blocks_with_tensorflow_on_a_slow_processor_do_not_count(capsys):
+    quick, slow = of_jobs((10, 10), (1, 1), (40, 40), loop=1000.0), of_jobs((50, 50), (1, 1), (60, 60), loop=2500.0)
+    assert tensorflow_rows.limit_of([slow, quick, quick]) == 1000
+    assert tensorflow_rows.samples([slow, quick], "eager-1", 1300) == [(10, 40, 0.25)]
+    assert tensorflow_rows.median({"blocks": [[7, 2500], [3, 1000], [5, 1100]]}, 1300) == [4]
+    assert tensorflow_rows.samples([slow], "eager-1", 1300) == []
+    table = measure.Table(1)
+    tensorflow_rows.add_row(table, "eager-1", "Horovod", [])
+    assert not table.rows and "the machine was never quick enough" in capsys.readouterr().out
 
 
 def test_each_launch_with_tensorflow_runs_every_arm_as_often_before_as_after_the_other(monkeypatch, tmp_path, capsys):
@@ -432,7 +443,7 @@ def test_each_launch_with_tensorflow_runs_every_arm_as_often_before_as_after_the
 
     def launch(arguments, *, bind, **environment):
         started.append((environment["PYTHONPATH"], environment["TF_USE_LEGACY_KERAS"], arguments[2:]))
-        return [{"workload": name, "p50_us": 1 + ("peer" in environment["PYTHONPATH"]), "weights": 3.0}
+        return [{"workload": name, "blocks": [[1 + ("peer" in environment["PYTHONPATH"]), 1000.0]], "weights": 3.0}
                 for name in [*tensorflow_rows.OPERATIONS, *tensorflow_rows.MODELS]]
     monkeypatch.setattr(measure, "launch", launch)
     monkeypatch.setattr(tensorflow_rows.subprocess, "run", lambda *_, **__: None)
