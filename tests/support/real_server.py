@@ -14,9 +14,10 @@ from waiting import until
 class Server:
     """etcd, kube-apiserver and kube-controller-manager: real, but without a node."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, *flags):
+        """flags: of kube-controller-manager."""
         self.directory = directory
-        result = subprocess.run([ROOT / "tests/cluster/apiserver", "up", directory, "--with-controllers"],
+        result = subprocess.run([ROOT / "tests/cluster/apiserver", "up", directory, "--with-controllers", *(("--", *flags) if flags else ())],
                                 check=True, stdout=subprocess.PIPE, text=True, timeout=1500)
         self.kubeconfig = result.stdout.strip().splitlines()[-1]
         self.api = Api(self.kubeconfig)
