@@ -10,6 +10,8 @@ PAGE = measure.ROOT / "docs/performance.md"
 PLOT = measure.ROOT / "docs/performance.svg"
 OPERATOR_PAGE = measure.ROOT / "docs/performance-operator.md"
 OPERATOR_PLOT = measure.ROOT / "docs/performance-operator.svg"
+TENSORFLOW_PAGE = measure.ROOT / "docs/performance-tensorflow.md"
+TENSORFLOW_PLOT = measure.ROOT / "docs/performance-tensorflow.svg"
 OPERATOR_ROWS = range(17, 24)
 OPERATOR_TARGETS = {"long-run-anonymous": 1.1, "long-run-handles": 1.1, "long-run-cpu-per-job": None,
                     "real-cpu-of-100-jobs": None, "real-limited-cpu-of-100-jobs": None}
@@ -152,11 +154,13 @@ def is_of_operator(line):
 
 
 def report():
-    """Writes tables and plots into docs/: of the runtime and of the operator, those that were measured."""
-    lines = load()
-    parts = [(PAGE, PLOT, [line for line in lines if not is_of_operator(line)]),
-             (OPERATOR_PAGE, OPERATOR_PLOT, [line for line in lines if is_of_operator(line)])]
-    for page, picture, rows in parts:
+    """Writes tables and plots into docs/: of the runtime, the operator and TensorFlow, those that were measured."""
+    parts = {"runtime": (PAGE, PLOT, []), "operator": (OPERATOR_PAGE, OPERATOR_PLOT, []),
+             "tensorflow": (TENSORFLOW_PAGE, TENSORFLOW_PLOT, [])}
+    for line in load():
+        part = "operator" if is_of_operator(line) else line["row"] if line["row"] in parts else "runtime"
+        parts[part][2].append(line)
+    for page, picture, rows in parts.values():
         if not rows:
             continue
         picture.write_text(plot(rows), encoding="utf-8")

@@ -274,27 +274,29 @@ def test_the_table_replaces_what_is_between_its_marks_and_nothing_else():
         results.into_page("no marks", "| new |")
 
 
-@pytest.mark.parametrize("page, picture", [(results.PAGE, results.PLOT), (results.OPERATOR_PAGE, results.OPERATOR_PLOT)])
+@pytest.mark.parametrize("page, picture", [
+    (results.PAGE, results.PLOT), (results.OPERATOR_PAGE, results.OPERATOR_PLOT), (results.TENSORFLOW_PAGE, results.TENSORFLOW_PLOT)])
 def test_the_page_has_the_marks_and_shows_the_plot(page, picture):
     text = page.read_text(encoding="utf-8")
     assert results.into_page(text, "x") and f"]({picture.name})" in text and picture.exists()
 
 
-def test_rows_of_the_operator_are_measured_by_target_and_stand_on_their_own_page(tmp_path, monkeypatch, capsys):
-    for name in ("PAGE", "PLOT", "OPERATOR_PAGE", "OPERATOR_PLOT"):
+def test_rows_of_the_operator_and_of_tensorflow_stand_on_their_own_pages(tmp_path, monkeypatch, capsys):
+    for name in ("PAGE", "PLOT", "OPERATOR_PAGE", "OPERATOR_PLOT", "TENSORFLOW_PAGE", "TENSORFLOW_PLOT"):
         path = tmp_path / name
         path.write_text(f"{results.BEGIN}\n{results.END}\n")
         monkeypatch.setattr(results, name, path)
     monkeypatch.setattr(measure, "ROOT", tmp_path)
     rows = [line(1, "engine-4B", 0.1), line(20, "idle-total", 0.6), line(20, "1000-jobs", 1.2),
-            line(21, "writes-after-restart", 0), line(21, "writes-after-resync", 3)]
+            line(21, "writes-after-restart", 0), line(21, "writes-after-resync", 3), line("tensorflow", "eager-1", 0.02)]
     monkeypatch.setattr(results, "load", lambda: rows)
     results.report()
-    runtime, operator = (getattr(results, name).read_text() for name in ("PAGE", "OPERATOR_PAGE"))
+    runtime, operator, tensorflow = (getattr(results, name).read_text() for name in ("PAGE", "OPERATOR_PAGE", "TENSORFLOW_PAGE"))
     assert "engine-4B" in runtime and "idle-total" not in runtime and "engine-4B" not in operator
+    assert "eager-1" in tensorflow and "eager-1" not in runtime + operator and "engine-4B" not in tensorflow
     verdicts = {row[1]: row[6] for row in map(results.row_of, rows)}
     assert verdicts == {"engine-4B": "0.7", "idle-total": "1", "1000-jobs": "1, **missed**", "writes-after-restart": "0",
-                        "writes-after-resync": "0, **missed**"}
+                        "writes-after-resync": "0, **missed**", "eager-1": "0.0167, **missed**"}
     assert "2 rows" not in capsys.readouterr().out.splitlines()[0]
 
 
