@@ -263,3 +263,11 @@ def tool(name):
     path = shutil.which(name)
     assert path, f"{name} is not installed; script/bootstrap installs it"
     return path
+
+
+@pytest.fixture(scope="module")
+def tensorflow_image(cluster):
+    """The image, built and loaded; the first time its base takes minutes."""
+    run("images/build", "worker-tensorflow", timeout=1800)
+    run("tests/cluster/load-image", "build/images/horovod-worker-tensorflow.tar")
+    return cluster

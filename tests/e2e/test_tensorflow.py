@@ -4,15 +4,7 @@ import re
 import pytest
 import yaml
 
-from conftest import ROOT, run
-
-
-@pytest.fixture(scope="module")
-def tensorflow_image(cluster):
-    """The image, built and loaded; the first time its base takes minutes."""
-    run("images/build", "worker-tensorflow", timeout=1800)
-    run("tests/cluster/load-image", "build/images/horovod-worker-tensorflow.tar")
-    return cluster
+from conftest import ROOT
 
 
 @pytest.mark.usefixtures("tensorflow_image")
