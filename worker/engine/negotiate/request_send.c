@@ -12,8 +12,7 @@
 #include "worker/engine/submit/refusal.h"
 
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* approximate bytes of requests in a message */
-#define PAUSE_NS 30000 /* without a submission; TensorFlow takes 5 to 15 us from one to the next   \
-                        */
+#define PAUSE_NS 30000 /* TensorFlow takes 5 to 15 us from one submission to the next */
 
 /* Whether this rank counts its own requests, without a message. */
 static bool serves_itself(const struct hvd_set *set)

@@ -8,6 +8,10 @@
  * with sleeps. MPI cannot wake it, so with MPI it sleeps from 50 us up to the cycle time. Over
  * shared memory it sleeps until a peer wakes it. Any thread with new work wakes it from that sleep.
  *
+ * After a tensor with a callback, the progress owner polls with yields until submissions pause,
+ * and requests what has gathered (negotiate/request_send.c). On a shared processor the yields let
+ * the submitting thread go on.
+ *
  * With nothing outstanding here, the background thread sleeps until it is signalled, 10 ms after
  * the last submission. On a rank that receives for others it then sleeps in the transport, as the
  * progress owner. That sleep has no limit if peers wake it. Otherwise it is from idle_poll_ns up to

@@ -171,7 +171,9 @@ typedef struct horovod_tensor {
     int n_splits;
     int reserved;        /* 0 */
     horovod_done_t done; /* asynchronous calls only: then no wait follows, the handle is 0, and the
-                            pointer to one handle may be NULL. NULL: wait for the tensor */
+                            pointer to one handle may be NULL. The library requests the tensor at
+                            the first pause of 30 us between submissions. NULL: wait for the
+                            tensor */
     horovod_allocate_t allocate; /* allgather, alltoall; NULL: the library allocates the output */
     void *context;               /* passed to both functions */
 } horovod_tensor_t;
