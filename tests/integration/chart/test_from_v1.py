@@ -90,6 +90,7 @@ def ns(server, bash, old_chart, old_operator, tmp_path):
     bash(f"helm install horovod {old_chart} && helm install train {old_chart} --set operator.enabled=false,job.enabled=true"
          f" --set job.name=train --set-json 'job.spec={json.dumps(SMALL)}'")
     ns = Namespace(server.api, "default")
+    wait_for_collector(server, OLD)
     operator = Operator(tmp_path, "--kubeconfig", str(server.kubeconfig), program=old_operator).wait_ready(LIMIT_S)
     for name in ("digits", "finished"):
         server.kubectl("apply", "-f", "-", text=manifest(name, cleanPodPolicy="None"))
@@ -101,12 +102,16 @@ def ns(server, bash, old_chart, old_operator, tmp_path):
     operator.stop()
     assert versions_of(server) == (["v1"], ["v1"])
     assert owners(ns) == {OLD}
-    wait_for_collector(server, OLD)
     return ns
 
 
 def wait_for_collector(server, version):
-    """Returns once the garbage collector follows jobs of this version: later than the page says where the machine is busy."""
+    """Returns once the garbage collector follows jobs of this version.
+
+    A cluster that has had jobs for minutes is so. Before that, the collector asks for a job whose children it sees until it gets an
+    answer, with longer and longer pauses. If v1 goes in such a pause, the next answer is that there is no such job, and it forgets whose
+    children they are.
+    """
     def follows():
         log = (server.directory / "controller-manager.log").read_text(encoding="utf-8", errors="replace")
         before, added, rest = log.rpartition(f"{version}, Resource=horovodjobs")
