@@ -30,7 +30,7 @@ def say(**line):
         print(json.dumps(line), flush=True)
 
 
-# --- Operations -----------------------------------------------------------------------------------------------------
+# --- Blocks ---------------------------------------------------------------------------------------------------------
 
 def loop_us():
     """The microseconds of a loop that depends on nothing but this processor."""
@@ -58,13 +58,15 @@ def with_loops(blocks, loops):
 
 
 def blocks_of(function, n_steps):
-    """Those of an operation."""
+    """The blocks of a function that does one step."""
     loops, blocks = [loop_us()], []
     for _ in range(BLOCKS):
         blocks.append(block_us(function, n_steps))
         loops.append(loop_us())
     return with_loops(blocks, loops)
 
+
+# --- Operations -----------------------------------------------------------------------------------------------------
 
 def check(results, is_sparse=False):
     """Ends the benchmark unless ones were added up, over all ranks."""
