@@ -5,7 +5,7 @@
  * gives way to it.
  *
  * A progress owner without work polls again: at once for a short while, then with yields, and then
- * with sleeps. MPI cannot wake it, so with MPI it sleeps from 50 us up to the cycle time. Over
+ * with sleeps. MPI cannot wake it, so with MPI the sleeps grow with the wait (core/backoff.h). Over
  * shared memory it sleeps until a peer wakes it. Any thread with new work wakes it from that sleep.
  *
  * After a tensor with a callback, the progress owner polls with yields until submissions pause,
@@ -27,6 +27,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "worker/core/backoff.h"
 #include "worker/engine/negotiate/beats.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/request_send.h"
@@ -39,8 +40,6 @@
 #define BRIEF_STEPS 1024  /* maximum for a thread that cannot stay */
 #define BRIEF_BYTES 16384 /* maximum bytes of tensors for a brief wait */
 #define YIELD_STEPS 2048
-#define SLEEP_MIN_NS 50000
-#define SLEEP_MAX_NS 10000000    /* where peers do not wake, a message waits at most so long */
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to check for stalls and lost ranks */
 #define LINGER_NS 10000000       /* after a submission, polls so long for more */
 #define LOOK_MAX_NS                                                                                \
@@ -52,7 +51,6 @@
 struct backoff {
     unsigned n_idle;
     int64_t idle_since_ns;
-    int64_t sleep_ns;
 };
 
 /* Returns whether the wait timed out. */
@@ -204,12 +202,6 @@ static bool is_moving(const struct hvd_engine *e)
     return false;
 }
 
-/* Returns the longest sleep of a progress owner that no peer wakes. */
-static int64_t longest_sleep_ns(const struct hvd_engine *e)
-{
-    return e->options.cycle_ns < SLEEP_MAX_NS ? e->options.cycle_ns : SLEEP_MAX_NS;
-}
-
 /* Waits between two steps of the progress owner. */
 static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
                      bool is_background)
@@ -231,11 +223,10 @@ static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *co
         sched_yield();
         return;
     }
-    p->sleep_ns = p->sleep_ns ? p->sleep_ns * 2 : SLEEP_MIN_NS;
-    if (p->sleep_ns > longest_sleep_ns(e))
-        p->sleep_ns = longest_sleep_ns(e);
-    if (p->sleep_ns > 0)
-        sleep_a_little(e, cond, is_background, p->sleep_ns);
+    const int64_t ns =
+        hvd_backoff_sleep_ns(hvd_engine_now_ns() - p->idle_since_ns, e->options.cycle_ns);
+    if (ns > 0)
+        sleep_a_little(e, cond, is_background, ns);
     else
         sched_yield();
 }
@@ -460,8 +451,9 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
     }
     /* A program in its loop submits again soon, and polling is cheaper than a wakeup each time. */
     if (e->options.cycle_ns > 0 && now_ns < rest->linger_until_ns) {
-        const int64_t ns = longest_sleep_ns(e);
-        wait_for(&e->locked.background_cond, &e->mu, ns > SLEEP_MIN_NS ? ns : SLEEP_MIN_NS);
+        const int64_t ns = hvd_backoff_longest_ns(e->options.cycle_ns);
+        wait_for(&e->locked.background_cond, &e->mu,
+                 ns > HVD_BACKOFF_MIN_NS ? ns : HVD_BACKOFF_MIN_NS);
         return;
     }
     if (listens && !e->locked.has_progress_owner && is_idle(e)) {
