@@ -1,3 +1,4 @@
+/* The lengths of sleeps; see backoff.h. */
 #include "worker/core/backoff.h"
 
 int64_t hvd_backoff_longest_ns(int64_t cycle_ns)
