@@ -101,6 +101,7 @@ static bool progress(struct hvd_shm *s, unsigned n_spins)
         unsigned n = 0;
         while (!is_ready(s, s->first) && n < n_spins)
             n++;
+        s->counts.polls += n;
         if (n == n_spins && !is_ready(s, s->first))
             break;
         advance(s, s->first);
@@ -165,7 +166,9 @@ hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, str
     struct hvd_shm *s = (struct hvd_shm *)t;
     struct hvd_shm_move *mv = c->_state;
 
-    if (!mv->is_done && !progress(s, s->n_spins)) {
+    /* All wait for the first one. Were the others to poll as well, a rank would poll for longer
+     * before it sleeps, the more collectives it has started. */
+    if (!mv->is_done && !progress(s, mv == s->first ? s->n_spins : 0)) {
         hvd_shm_flush(s);
         hvd_shm_check_alive(s);
     }

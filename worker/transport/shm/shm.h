@@ -50,6 +50,7 @@ struct hvd_shm_counts {
                             between */
     uint64_t bytes_written;
     uint64_t rounds;   /* of collectives */
+    uint64_t polls;    /* for the next round of a collective, without success */
     uint64_t messages; /* sent */
     uint64_t sleeps;   /* system calls to sleep */
     uint64_t wakes;    /* system calls to wake a peer */

@@ -220,6 +220,42 @@ static void a_step_that_looks_takes_no_system_call(void **state)
     shm_world_close(&w);
 }
 
+/* --- Polls ------------------------------------------------------------------------------------ */
+
+#define N_WAITING 8
+
+/* Polls of a rank that tests so many collectives once, which the other rank has not started. */
+static uint64_t polls_of(int n)
+{
+    const struct hvd_shm_options options = {.is_crowded = false};
+    struct hvd_collective c[N_WAITING];
+    int32_t values[N_WAITING] = {0};
+    struct shm_world w;
+
+    shm_world_open_with(&w, 2, &options);
+    struct hvd_transport *t = w.ranks[0];
+    for (int i = 0; i < n; i++) {
+        c[i] = shm_sum(&values[i]);
+        assert_int_equal(t->ops->start(t, &c[i], NULL), HVD_OK);
+    }
+    const uint64_t before = hvd_shm_counts(t)->polls;
+    for (int i = 0; i < n; i++)
+        assert_int_equal(t->ops->test(t, &c[i], NULL), HVD_INPROGRESS);
+    const uint64_t n_polls = hvd_shm_counts(t)->polls - before;
+    for (int i = 0; i < n; i++)
+        t->ops->abandon(t, &c[i]);
+    shm_world_close(&w);
+    return n_polls;
+}
+
+static void collectives_that_wait_for_the_first_do_not_poll(void **state)
+{
+    (void)state;
+    const uint64_t n_polls = polls_of(1);
+    assert_true(n_polls > 0);
+    assert_int_equal(polls_of(N_WAITING), n_polls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +263,7 @@ int main(void)
         cmocka_unit_test(nobody_wakes_an_idle_rank),
         cmocka_unit_test(a_step_that_blocks_takes_two_system_calls_at_most),
         cmocka_unit_test(a_step_that_looks_takes_no_system_call),
+        cmocka_unit_test(collectives_that_wait_for_the_first_do_not_poll),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
