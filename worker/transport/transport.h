@@ -132,6 +132,10 @@ struct hvd_transport_ops {
     /* Whether every event that this rank may wait for ends its sleep now. Otherwise the user sleeps
      * for short times only. NULL: it does. */
     bool (*wakes)(const struct hvd_transport *t);
+
+    /* Whether this thread is on the processor of a rank that a started collective waits for, as far
+     * as is known: that rank cannot run while this thread polls. NULL: never known. */
+    bool (*blocks_peer)(const struct hvd_transport *t);
 };
 
 /* The part of an adapter that its users see. Adapters put it first in their own struct. */

@@ -8,6 +8,8 @@
  * with sleeps. MPI cannot wake it, so with MPI the sleeps grow with the wait (core/backoff.h). Over
  * shared memory it sleeps until a peer wakes it. Any thread with new work wakes it from that sleep.
  *
+ * A rank on its own processor cannot run while it polls: it yields or sleeps at once.
+ *
  * After a tensor with a callback, the progress owner polls with yields until submissions pause,
  * and requests what has gathered (negotiate/request_send.c). On a shared processor the yields let
  * the submitting thread go on.
@@ -202,6 +204,15 @@ static bool is_moving(const struct hvd_engine *e)
     return false;
 }
 
+/* Whether a rank that this one waits for cannot run while this thread polls. The progress
+ * owner's. */
+static bool blocks_peer(const struct hvd_engine *e)
+{
+    const struct hvd_transport_ops *ops = e->transport->ops;
+
+    return ops->blocks_peer && ops->blocks_peer(e->transport);
+}
+
 /* Waits between two steps of the progress owner. */
 static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
                      bool is_background)
@@ -215,9 +226,11 @@ static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *co
     }
     if (p->n_idle++ == 0)
         p->idle_since_ns = hvd_engine_now_ns();
-    if (p->n_idle <= spin)
+    if (p->n_idle <= spin && !blocks_peer(e))
         return;
-    if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
+    /* The background thread sleeps instead: a yield may pass the processor to a busy program for
+     * milliseconds. */
+    if ((!is_background && p->n_idle <= YIELD_STEPS) ||
         (!is_woken(e) && is_moving(e) &&
          hvd_engine_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
         sched_yield();
@@ -270,7 +283,8 @@ bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *wai
     pthread_mutex_unlock(&e->mu);
     do
         n_idle = hvd_progress_step(e) ? 0 : n_idle + 1;
-    while (!is_waiter_done(e, waiter) && n_idle <= n_idle_max && --n_steps > 0);
+    while (!is_waiter_done(e, waiter) && n_idle <= n_idle_max && --n_steps > 0 &&
+           !(n_idle > 0 && blocks_peer(e)));
     pthread_mutex_lock(&e->mu);
     hvd_add(&e->n_waiters, (size_t)-1);
     e->locked.has_progress_owner = false;

@@ -236,6 +236,17 @@ static void hybrid_wake(struct hvd_transport *t)
     near->ops->wake(near);
 }
 
+/* Collectives through leaders poll no longer than a call of MPI takes. */
+static bool hybrid_blocks_peer(const struct hvd_transport *t)
+{
+    const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
+    bool blocks = h->world.near && hvd_shm_blocks_peer(h->world.near);
+
+    for (const struct hvd_hybrid_set *set = h->sets; set && !blocks; set = set->next)
+        blocks = set->near && hvd_shm_blocks_peer(set->near);
+    return blocks;
+}
+
 /* MPI wakes no sleeper: where there are other domains, one of their messages may come at any
  * time. */
 static bool hybrid_wakes(const struct hvd_transport *t)
@@ -404,7 +415,7 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
 
 static const struct hvd_transport_ops hybrid_ops = {
     COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,
-    .wake = hybrid_wake, .wakes = hybrid_wakes,
+    .wake = hybrid_wake, .wakes = hybrid_wakes,   .blocks_peer = hybrid_blocks_peer,
 };
 
 /* For a rank that shares memory with no other, in a job where others do. */

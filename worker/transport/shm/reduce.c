@@ -120,7 +120,7 @@ char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_payload *p, uint64_t r
     struct hvd_piece first;
 
     hvd_payload_stretch(p, at, 1, &first);
-    cell->offset = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
+    cell->offset = (uint16_t)((uintptr_t)first.output % HVD_SHM_PAGE);
     return hvd_shm_stage(s, s->base.topology.rank, round) + cell->offset;
 }
 

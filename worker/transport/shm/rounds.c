@@ -1,8 +1,10 @@
 /*
  * Runs the collectives of a rank in the order of their starts, round by round; shm_internal.h
  * defines a round. Calls of start and test move all that can move. They wait no longer than a peer
- * on another processor takes to write a flag.
+ * on another processor takes to write a flag, and not at all for one on the same processor, which
+ * cannot run meanwhile.
  */
+#include <sched.h>
 #include <utlist.h>
 
 #include "base/mem.h"
@@ -30,6 +32,15 @@ static bool is_ready(const struct hvd_shm *s, const struct hvd_shm_move *mv)
                                 memory_order_acquire) > s->round;
 }
 
+/* Whether a collective waits for that rank, which has not posted so many rounds. */
+static bool is_late(const struct hvd_shm *s, const struct hvd_shm_move *mv, int rank,
+                    uint64_t rounds)
+{
+    return (!mv->is_posted || mv->waits_for < 0 || mv->waits_for == rank) &&
+           atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 1)->posted, memory_order_acquire) <
+               rounds;
+}
+
 /* All collectives wait for the first one, and that one for the ranks that have not posted its
  * round. */
 int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
@@ -42,13 +53,28 @@ int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int 
     if (!mv || (!mv->is_posted && s->round == 0))
         return 0;
     const uint64_t rounds = s->round + mv->is_posted;
-    for (int rank = 0; rank < s->shape.n_ranks && n < room; rank++) {
-        const bool counts = !mv->is_posted || mv->waits_for < 0 || mv->waits_for == rank;
-        if (counts && atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 1)->posted,
-                                           memory_order_acquire) < rounds)
+    for (int rank = 0; rank < s->shape.n_ranks && n < room; rank++)
+        if (is_late(s, mv, rank, rounds))
             ranks[n++] = s->names[rank];
-    }
     return n;
+}
+
+/* A rank that is late has posted the round before. */
+bool hvd_shm_blocks_peer(const struct hvd_transport *t)
+{
+    const struct hvd_shm *s = (const struct hvd_shm *)t;
+    const struct hvd_shm_move *mv = s->first;
+    const uint64_t rounds = mv ? s->round + mv->is_posted : 0;
+
+    if (rounds < 2)
+        return false;
+    const int here = sched_getcpu();
+    for (int rank = 0; rank < s->shape.n_ranks && here >= 0; rank++)
+        if (is_late(s, mv, rank, rounds) &&
+            atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 2)->processor,
+                                 memory_order_relaxed) == here)
+            return true;
+    return false;
 }
 
 /* Counts half rounds: all collectives move in them, one after the other. */
@@ -62,9 +88,11 @@ uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c)
 
 static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
+    struct hvd_shm_cell *cell = hvd_shm_cell(s, s->base.topology.rank, s->round);
+
     mv->steps->write(s, mv);
-    atomic_store_explicit(&hvd_shm_cell(s, s->base.topology.rank, s->round)->posted, s->round + 1,
-                          memory_order_release);
+    atomic_store_explicit(&cell->processor, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&cell->posted, s->round + 1, memory_order_release);
     mv->is_posted = true;
     hvd_shm_ring_doorbells(s);
 }
@@ -92,17 +120,28 @@ static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
         remove_move(s, mv);
 }
 
+/* Polls up to n_spins times until the first collective is ready; whether it is. */
+static bool poll_first(struct hvd_shm *s, unsigned n_spins)
+{
+    if (is_ready(s, s->first))
+        return true;
+    if (n_spins == 0 || hvd_shm_blocks_peer(&s->base))
+        return false;
+    for (unsigned n = 0; n < n_spins; n++) {
+        if (is_ready(s, s->first))
+            return true;
+        s->counts.polls++;
+    }
+    return false;
+}
+
 /* Moves as far as possible, and polls up to n_spins times for more. */
 static bool progress(struct hvd_shm *s, unsigned n_spins)
 {
     bool progressed = false;
 
     for (int busy = 0; s->first && !s->is_broken && busy < BUSY_MAX; busy++) {
-        unsigned n = 0;
-        while (!is_ready(s, s->first) && n < n_spins)
-            n++;
-        s->counts.polls += n;
-        if (n == n_spins && !is_ready(s, s->first))
+        if (!poll_first(s, n_spins))
             break;
         advance(s, s->first);
         progressed = true;

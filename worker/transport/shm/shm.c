@@ -156,6 +156,7 @@ static const struct hvd_transport_ops shm_ops = {
     .listen = hvd_shm_listen,
     .sleep = hvd_shm_sleep,
     .wake = hvd_shm_wake,
+    .blocks_peer = hvd_shm_blocks_peer,
 };
 
 /* Faults this rank's stages in, before their first use, so that they lie in memory near it. Ignores

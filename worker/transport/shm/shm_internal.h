@@ -39,8 +39,9 @@ struct hvd_shm_wake_flag {
 
 struct hvd_shm_cell {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t posted;
-    uint32_t offset;  /* where an allreduce begins in the stage; see reduce.c */
-    uint32_t is_past; /* an exchange wrote past the caches into the stage; see pace.h */
+    uint16_t offset;           /* where an allreduce begins in the stage; see reduce.c */
+    bool is_past;              /* an exchange wrote past the caches into the stage; see pace.h */
+    _Atomic int32_t processor; /* where the rank posted; -1: unknown */
     /* aligned for every type; begins in the flag's line, and fills it */
     unsigned char payload[HVD_SHM_HEAD + HVD_SHM_SMALL_MAX];
 };
@@ -204,6 +205,9 @@ uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c);
 
 /* Whether the next collective can go on. */
 bool hvd_shm_can_move(const struct hvd_shm *s);
+
+/* Op of the port; see transport.h. */
+bool hvd_shm_blocks_peer(const struct hvd_transport *t);
 
 /* Frees the collectives. */
 void hvd_shm_moves_fini(struct hvd_shm *s);

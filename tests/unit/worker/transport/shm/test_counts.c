@@ -2,10 +2,12 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "tests/unit/worker/transport/shm/shm_world.h"
+#include "worker/transport/shm/shm_internal.h"
 
 /* --- Bytes read and written ------------------------------------------------------------------- */
 
@@ -256,6 +258,80 @@ static void collectives_that_wait_for_the_first_do_not_poll(void **state)
     assert_int_equal(polls_of(N_WAITING), n_polls);
 }
 
+/* Both ranks take a step in this thread. */
+static void take_step(const struct shm_world *w)
+{
+    struct hvd_collective c[2];
+    int32_t values[2] = {1, 1};
+
+    for (int rank = 0; rank < 2; rank++) {
+        c[rank] = shm_sum(&values[rank]);
+        assert_int_equal(w->ranks[rank]->ops->start(w->ranks[rank], &c[rank], NULL), HVD_OK);
+    }
+    for (int rank = 1; rank >= 0; rank--)
+        assert_int_equal(w->ranks[rank]->ops->test(w->ranks[rank], &c[rank], NULL), HVD_OK);
+}
+
+/* Polls of rank 0 for rank 1, which has posted on that processor before. */
+static uint64_t polls_beside(const struct shm_world *w, int processor)
+{
+    struct hvd_transport *t = w->ranks[0];
+    struct hvd_shm *s = (struct hvd_shm *)t;
+    struct hvd_collective c;
+    int32_t value = 1;
+
+    for (int i = 0; i < 2; i++) {
+        take_step(w);
+        atomic_store(&s->cells[2 + i].processor, processor);
+    }
+    c = shm_sum(&value);
+    assert_int_equal(t->ops->start(t, &c, NULL), HVD_OK);
+    const uint64_t before = hvd_shm_counts(t)->polls;
+    assert_int_equal(t->ops->test(t, &c, NULL), HVD_INPROGRESS);
+    const uint64_t n_polls = hvd_shm_counts(t)->polls - before;
+    assert_int_equal(t->ops->blocks_peer(t), n_polls == 0);
+    t->ops->abandon(t, &c);
+    return n_polls;
+}
+
+static void a_rank_does_not_poll_for_one_on_its_processor(void **state)
+{
+    const struct hvd_shm_options options = {.is_crowded = false};
+    const int here = sched_getcpu();
+    struct shm_world w;
+    cpu_set_t all;
+    cpu_set_t one;
+
+    (void)state;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)here, &one);
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    for (int is_beside = 0; is_beside < 2; is_beside++) {
+        shm_world_open_with(&w, 2, &options);
+        assert_int_equal(polls_beside(&w, is_beside ? here : here + 1) == 0, is_beside);
+        shm_world_close(&w);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+/* A rank tells where it runs whenever it posts. */
+static void a_rank_publishes_its_processor(void **state)
+{
+    struct shm_world w;
+
+    (void)state;
+    shm_world_open(&w, 2, 0);
+    const struct hvd_shm *s = (const struct hvd_shm *)w.ranks[0];
+    for (int cell = 0; cell < 4; cell++)
+        atomic_store(&s->cells[cell].processor, -2);
+    take_step(&w);
+    take_step(&w);
+    for (int cell = 0; cell < 4; cell++)
+        assert_true(atomic_load(&s->cells[cell].processor) >= 0);
+    shm_world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +340,8 @@ int main(void)
         cmocka_unit_test(a_step_that_blocks_takes_two_system_calls_at_most),
         cmocka_unit_test(a_step_that_looks_takes_no_system_call),
         cmocka_unit_test(collectives_that_wait_for_the_first_do_not_poll),
+        cmocka_unit_test(a_rank_does_not_poll_for_one_on_its_processor),
+        cmocka_unit_test(a_rank_publishes_its_processor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
