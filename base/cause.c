@@ -1,7 +1,7 @@
 /*
  * Finds the line that names the cause in the last output of a program. A failed rank leaves a
- * Python traceback, a message of its own, or a crash handler's stack. The other ranks leave
- * libhorovod's message about it, and mpirun adds a banner. Pure; copies nothing.
+ * Python traceback, a message of its own, or a crash handler's stack. Libraries add notices. The
+ * other ranks leave libhorovod's message about it, and mpirun adds a banner. Pure; copies nothing.
  */
 #include "base/cause.h"
 
@@ -95,6 +95,67 @@ bool hvd_cause_is_frame(struct hvd_strview line)
     const char *frame = line.data[0] == '[' ? find(line, "] [") : NULL;
     const size_t at = frame ? (size_t)(frame - line.data) + 3 : 0;
     return frame && at < line.len && (line.data[at] == ' ' || has_digit_at(line, at));
+}
+
+/* Returns whether a record of abseil or glog begins the line, of level information or warning:
+ * "I0000 00:00:1795740094.648929    5470 port.cc:153] ...", with the month and day, or with zeros.
+ */
+static bool is_glog(struct hvd_strview line)
+{
+    size_t n = 1;
+
+    if (line.len == 0 || (line.data[0] != 'I' && line.data[0] != 'W'))
+        return false;
+    while (has_digit_at(line, n))
+        n++;
+    return n > 4 && n + 3 < line.len && line.data[n] == ' ' && has_digit_at(line, n + 1) &&
+           has_digit_at(line, n + 2) && line.data[n + 3] == ':' && find(line, "] ");
+}
+
+/* Returns whether the line begins as "2026-11-26 12:00:00.000000: I tensorflow/...". */
+static bool is_of_tensorflow(struct hvd_strview line)
+{
+    static const char form[] = "0000-00-00 00:00:00.000000: ";
+    const size_t len = sizeof(form) - 1;
+
+    if (line.len < len + 2 || line.data[len + 1] != ' ')
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (form[i] == '0' ? !has_digit_at(line, i) : line.data[i] != form[i])
+            return false;
+    return line.data[len] == 'I' || line.data[len] == 'W';
+}
+
+/* Returns whether the line is a warning of Python: "train.py:74: UserWarning: ...". */
+static bool is_python_warning(struct hvd_strview line)
+{
+    const char *word = find(line, "Warning: ");
+    size_t at = word ? (size_t)(word - line.data) : 0;
+    size_t digits;
+
+    while (at > 0 && (isalpha((unsigned char)line.data[at - 1]) || line.data[at - 1] == '.'))
+        at--;
+    if (at < 4 || line.data[at - 1] != ' ' || line.data[at - 2] != ':')
+        return false;
+    at = digits = at - 2;
+    while (at > 0 && has_digit_at(line, at - 1))
+        at--;
+    return at < digits && at > 0 && line.data[at - 1] == ':';
+}
+
+bool hvd_cause_is_notice(struct hvd_strview line)
+{
+    static const char *const heads[] = {
+        "WARNING:", "INFO:", "DEBUG:", "To enable the following instructions: "};
+    static const char *const levels[] = {" level=trace ", " level=debug ", " level=info ",
+                                         " level=warn "};
+
+    line = hvd_strview_trim(line);
+    for (size_t i = 0; i < COUNT(heads); i++)
+        if (starts_with(line, heads[i]))
+            return true;
+    return is_glog(line) || is_of_tensorflow(line) || is_python_warning(line) ||
+           (starts_with(line, "time=") && has_any(line, levels, COUNT(levels)));
 }
 
 /* Open MPI prints these lines behind "*** An error occurred in MPI_Init_thread". They lack the name
@@ -237,8 +298,23 @@ struct search {
     struct trace trace;
     struct hvd_strview exception; /* behind the last traceback */
     struct hvd_strview last;      /* the last line that may be a cause */
+    struct hvd_strview notice;    /* the last notice */
     struct hvd_strview any;       /* the last line that holds a word */
+    bool is_behind_warning;       /* the next line may be the source line of Python's warning */
 };
+
+/* Takes a line that is not blank, and no part of a traceback. */
+static void take_word(struct search *s, struct hvd_strview line, bool is_indented)
+{
+    const bool is_source = s->is_behind_warning && is_indented;
+
+    s->is_behind_warning = is_python_warning(line);
+    s->any = line;
+    if (hvd_cause_is_notice(line))
+        s->notice = line;
+    else if (!is_source && hvd_cause_is_own(line))
+        s->last = line;
+}
 
 static bool is_open(const struct trace *t)
 {
@@ -261,11 +337,9 @@ static void take_line(struct search *s, struct hvd_strview whole)
     }
     if (line.len == 0 || is_ruler(line))
         return;
-    s->any = line;
     if (starts_with(line, "Fatal Python error: "))
         s->exception = line;
-    if (!hvd_cause_is_banner(line) && !is_stack(line))
-        s->last = line;
+    take_word(s, line, is_blank(whole.data[0]));
 }
 
 static struct search search_lines(struct hvd_strview text)
@@ -275,6 +349,13 @@ static struct search search_lines(struct hvd_strview text)
     while (text.data)
         take_line(&s, hvd_strview_cut(&text, '\n'));
     return s;
+}
+
+bool hvd_cause_is_own(struct hvd_strview line)
+{
+    line = hvd_strview_trim(line);
+    return line.len > 0 && !hvd_cause_is_banner(line) && !is_stack(line) &&
+           !hvd_cause_is_notice(line);
 }
 
 bool hvd_cause_is_told(struct hvd_strview text)
@@ -290,7 +371,9 @@ struct hvd_strview hvd_cause_line(struct hvd_strview text)
 
     if (s.exception.len > 0)
         return s.exception;
-    return s.last.len > 0 ? s.last : s.any;
+    if (s.last.len > 0)
+        return s.last;
+    return s.notice.len > 0 ? s.notice : s.any;
 }
 
 /* Returns the text behind the word, or {NULL, 0} if the line does not contain it. */

@@ -19,18 +19,27 @@ bool hvd_cause_is_banner(struct hvd_strview line);
  * MPI print it. Of many frames only the first ones are worth keeping. */
 bool hvd_cause_is_frame(struct hvd_strview line);
 
+/* Returns whether the line is a notice: a record below the level of errors in the log of abseil,
+ * glog, TensorFlow, libhorovod or Python's logging, or a warning of Python. */
+bool hvd_cause_is_notice(struct hvd_strview line);
+
+/* Returns whether the line may be the program's own word: it is neither blank, a notice, a banner
+ * nor a part of a stack. */
+bool hvd_cause_is_own(struct hvd_strview line);
+
 /*
  * Returns the line that names the cause, without white space around it. In order of preference:
  * 1. the exception of the last Python traceback, unless Python ignored that exception;
- * 2. the last line that is not blank and belongs to neither a banner nor a crash handler's stack;
- * 3. the last line that is neither blank nor a ruler.
+ * 2. the last line for which hvd_cause_is_own holds;
+ * 3. the last notice;
+ * 4. the last line that is neither blank nor a ruler.
  * Returns {.len = 0} if there is none.
  */
 struct hvd_strview hvd_cause_line(struct hvd_strview text);
 
-/* Returns whether the program itself wrote the line that hvd_cause_line returns. False for a line
- * of a banner or of a crash handler, which hvd_cause_line returns only if there is no better one.
- */
+/* Returns whether the program itself wrote the line that hvd_cause_line returns. False for a
+ * notice, and for a line of a banner or of a crash handler, which hvd_cause_line returns only if
+ * there is no better one. */
 bool hvd_cause_is_told(struct hvd_strview text);
 
 /*

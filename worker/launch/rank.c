@@ -73,6 +73,7 @@ struct wrapper {
     int signals;      /* a signalfd */
     int guard;        /* pipe to the guard; -1: none */
     struct stream streams[2];
+    uint64_t n_reads; /* from both */
     pid_t pid;
     bool has_ended;
     int status; /* from waitpid */
@@ -238,6 +239,7 @@ static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
     if (n > 0) {
         const struct hvd_strview data = {.data = w->chunk, .len = (size_t)n};
 
+        stream->tail.order = ++w->n_reads;
         hvd_tail_add(&stream->tail, data);
         hvd_output_write(&stream->file, when, data);
         (void)!hvd_prefix_feed(&stream->prefix, when, data, &out);

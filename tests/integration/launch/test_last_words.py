@@ -165,6 +165,17 @@ def test_an_exception_is_said_to_be_raised_where_it_ended_the_rank(run, script, 
     assert result.code == 1
 
 
+NOTICE = "I0000 00:00:1795740136.158072    7191 port.cc:153] oneDNN custom operations are on."
+
+
+@pytest.mark.parametrize("end, words", [
+    ("os._exit(3)", "exited with code 3, last output: step 3"),
+    ("os.kill(os.getpid(), signal.SIGKILL); time.sleep(9)", "was killed by signal 9 (Killed), last output: step 3")])
+def test_a_notice_of_a_library_is_not_shown_as_the_cause(fail, end, words):
+    result = fail(f"print({NOTICE!r}, file=sys.stderr, flush=True); time.sleep(0.2); print('step 3', flush=True); time.sleep(0.2)\n{end}")
+    assert result.last == f"horovodrun: rank 1 on host {HOST} {words}", result
+
+
 def test_ten_megabytes_of_output_leave_the_last_lines(fail):
     result = fail("for n in range(200000): print(f'line {n} ' + 'x' * 45, file=sys.stderr)\nraise OSError('disk full')")
     assert result.last == f"{EXITED}: OSError: disk full", result.last

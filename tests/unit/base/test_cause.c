@@ -244,6 +244,68 @@ static void the_banners_of_mpirun_are_no_cause(void **state)
             "mpirun noticed that process rank 3 with PID 0 on node w exited on signal 9.");
 }
 
+#define STARTED                                                                                    \
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"     \
+    "I0000 00:00:1795740136.158072    7191 port.cc:153] oneDNN custom operations are on. You may " \
+    "see slightly different numerical results. To turn them off, set the environment variable "    \
+    "`TF_ENABLE_ONEDNN_OPTS=0`.\n"                                                                 \
+    "I0000 00:00:1795740118.727809    6905 cpu_feature_guard.cc:227] This TensorFlow binary is "   \
+    "optimized to use available CPU instructions in performance-critical operations.\n"            \
+    "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow "     \
+    "with the appropriate compiler flags.\n"
+#define WARNED                                                                                     \
+    "/lib/keras/src/trainers/epoch_iterator.py:74: UserWarning: `shuffle=True` was passed, but "   \
+    "will be ignored.\n  self.data_adapter = data_adapters.get_data_adapter(\n"
+
+static void a_notice_is_no_cause(void **state)
+{
+    static const char *const notices[] = {
+        "I0000 00:00:1795740146.965337    7192 generator_dataset_op.cc:213] Memory patch applied.",
+        "W0000 00:00:1795740129.626665    7094 op_kernel.cc:1845] UNKNOWN: KeyError: 'bad record'",
+        "W1126 12:00:00.123456 12345 file.cc:12] slow",
+        "I20261126 12:00:00.123456 12345 file.cc:12] fast",
+        "2026-11-27 00:51:23.385065: I tensorflow/core/util/port.cc:113] oneDNN custom operations "
+        "are on.",
+        "2026-11-27 00:51:23.385065: W tensorflow/core/framework/op_kernel.cc:1827] UNKNOWN: x",
+        "WARNING:root:Limited tf.summary API due to missing TensorBoard installation.",
+        "train.py:74: tensorflow.SomeWarning: x",
+        "time=2026-11-27T00:50:15.809Z level=warn subsystem=engine msg=\"slow\"",
+    };
+    static const char *const others[] = {
+        "E0000 00:00:1795740146.965337    7192 x.cc:213] no memory",
+        "F1126 12:00:00.123456 12345 file.cc:12] Check failed: x",
+        "2026-11-27 00:51:23.385065: E tensorflow/core/x.cc:1] no device",
+        "2026-11-27 00:51:23.385065: F tensorflow/core/x.cc:1] no device",
+        "2026-11-27 00:51:23.385065: In short, no device",
+        "time=2026-11-27T00:50:15.809Z level=error subsystem=engine msg=\"lost\"",
+        "I0000 is no number of a record] 1",
+        "W0000 00",
+        "I",
+        "UserWarning: x",
+        "at 7: UserWarning: x",
+        "no Warning: 3",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(notices) / sizeof(notices[0]); i++) {
+        if (!hvd_cause_is_notice(hvd_strview_of(notices[i])))
+            fail_msg("no notice: %s", notices[i]);
+        assert_false(hvd_cause_is_own(hvd_strview_of(notices[i])));
+        is_line(notices[i], notices[i]);
+        assert_false(hvd_cause_is_told(hvd_strview_of(notices[i])));
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (hvd_cause_is_notice(hvd_strview_of(others[i])))
+            fail_msg("a notice: %s", others[i]);
+        assert_true(hvd_cause_is_told(hvd_strview_of(others[i])));
+    }
+    is_line("no data\n" STARTED WARNED, "no data");
+    is_line(STARTED WARNED "no data\n" STARTED, "no data");
+    is_line(WARNED "  indented\n", "indented");
+    assert_false(hvd_cause_is_told(hvd_strview_of(STARTED WARNED)));
+    is_line("[vm:1] *** End of error message ***\n", "[vm:1] *** End of error message ***");
+}
+
 static void text_without_a_word_has_no_cause(void **state)
 {
     (void)state;
@@ -388,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_crash_is_named_by_what_stands_before_its_stack),
         cmocka_unit_test(the_stack_of_a_crash_is_no_word_of_the_program),
         cmocka_unit_test(the_banners_of_mpirun_are_no_cause),
+        cmocka_unit_test(a_notice_is_no_cause),
         cmocka_unit_test(text_without_a_word_has_no_cause),
         cmocka_unit_test(a_shutdown_that_another_rank_caused_blames_it),
     };

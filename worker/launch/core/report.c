@@ -599,7 +599,7 @@ static void find_words(struct hvd_report_stream *stream)
     find_lines(stream, stream->text.rank, &lines);
     if (hvd_report_take_lines(&stream->text, &lines))
         stream->text.words = HVD_WORDS_STDERR;
-    hvd_report_drop_stack(&stream->text, &none, &lines);
+    hvd_report_replace_words(&stream->text, &none, &lines);
 }
 
 /* Whether the library's error names a rank that did not leave a job which had ended. */

@@ -26,7 +26,7 @@
 enum hvd_report_words {
     HVD_WORDS_UNKNOWN, /* the output was not watched */
     HVD_WORDS_NONE,    /* it wrote nothing */
-    HVD_WORDS_STDOUT,  /* it wrote nothing to stderr, though a crash handler may have */
+    HVD_WORDS_STDOUT,  /* its last output, which is no cause: of stdout, or a notice */
     HVD_WORDS_STDERR,
 };
 

@@ -60,7 +60,8 @@ static bool has_traceback(const struct hvd_tail *tail)
     return strstr(text, "Traceback (most recent call last):") != NULL;
 }
 
-/* Whether any of it is the program's own, not the stack of a crash handler, or a banner. */
+/* Whether any of it is the program's own, not a notice, the stack of a crash handler, or a banner.
+ */
 static bool is_told(const struct hvd_tail *tail)
 {
     char text[HVD_TAIL_MAX + 1];
@@ -69,17 +70,28 @@ static bool is_told(const struct hvd_tail *tail)
     return hvd_cause_is_told(hvd_strview_of(text));
 }
 
-void hvd_report_drop_stack(struct hvd_report *report, const struct hvd_tail *out,
-                           const struct hvd_tail *err)
+/* Whether standard output shows better than standard error how far the program was when a signal
+ * from outside ended it. Python writes its standard output after it has reported a SIGINT. */
+static bool is_output_newer(const struct hvd_report *report, const struct hvd_tail *out,
+                            const struct hvd_tail *err)
+{
+    return report->signal != 0 && report->signal != SIGABRT && report->signal != SIGINT &&
+           !report->was_stopped && out->newest > err->newest;
+}
+
+void hvd_report_replace_words(struct hvd_report *report, const struct hvd_tail *out,
+                              const struct hvd_tail *err)
 {
     struct hvd_report words = {0};
 
-    if (report->words != HVD_WORDS_STDERR || is_told(err))
+    if (report->words != HVD_WORDS_STDERR || (is_told(err) && !is_output_newer(report, out, err)))
         return;
     if (hvd_report_take_lines(&words, out) && is_told(out)) {
         hvd_report_set_text(report->line, sizeof(report->line), hvd_strview_of(words.line));
         report->words = HVD_WORDS_STDOUT;
-    } else if (report->signal != 0) {
+    } else if (hvd_cause_is_notice(hvd_strview_of(report->line))) {
+        report->words = HVD_WORDS_STDOUT;
+    } else if (report->signal != 0 && !is_told(err)) {
         report->line[0] = '\0';
         report->words = HVD_WORDS_NONE;
     }
@@ -95,7 +107,7 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
         report->words = HVD_WORDS_STDERR;
     else
         report->words = hvd_report_take_lines(report, out) ? HVD_WORDS_STDOUT : HVD_WORDS_NONE;
-    hvd_report_drop_stack(report, out, err);
+    hvd_report_replace_words(report, out, err);
 }
 
 void hvd_report_take_exception(struct hvd_report *report, const char *words)

@@ -16,11 +16,12 @@ void hvd_report_set_text(char *out, size_t size, struct hvd_strview text);
 /* Takes the cause and the last lines from the tail of a stream; false when that is empty. */
 bool hvd_report_take_lines(struct hvd_report *report, const struct hvd_tail *tail);
 
-/* Replaces the last words by those of standard output, if standard error has only the stack of a
- * crash handler, which stays in the log. If standard output has none either, a signal is a cause
- * without words. */
-void hvd_report_drop_stack(struct hvd_report *report, const struct hvd_tail *out,
-                           const struct hvd_tail *err);
+/* Replaces the last words by those of standard output, if standard error has only notices and the
+ * stack of a crash handler, which stay in the log, or if a signal from outside ended the program
+ * after a newer line on standard output. If standard output has no words, the last notice is the
+ * last output. Without a notice, a signal is a cause without words. */
+void hvd_report_replace_words(struct hvd_report *report, const struct hvd_tail *out,
+                              const struct hvd_tail *err);
 
 /* The rank that the library's message names as the reason for the end of a job; -1: none. */
 int64_t hvd_report_named_by(struct hvd_strview line);

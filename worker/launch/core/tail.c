@@ -30,6 +30,15 @@ static void add_byte(struct hvd_tail *tail, char c)
     tail->_data[tail->_len++] = c;
 }
 
+/* Notes the order of the current line, whose newline may be missing. */
+static void note_order(struct hvd_tail *tail)
+{
+    const struct hvd_strview line = {tail->_data + tail->_line, tail->_len - tail->_line};
+
+    if (tail->newest < tail->order && hvd_cause_is_own(line))
+        tail->newest = tail->order;
+}
+
 /* Ends a line at its newline. */
 static void end_line(struct hvd_tail *tail)
 {
@@ -43,6 +52,8 @@ static void end_line(struct hvd_tail *tail)
 
 void hvd_tail_add(struct hvd_tail *tail, struct hvd_strview data)
 {
+    bool has_text = false; /* of the current line */
+
     for (size_t i = 0; i < data.len; i++) {
         char c = data.data[i];
 
@@ -57,9 +68,17 @@ void hvd_tail_add(struct hvd_tail *tail, struct hvd_strview data)
             add_byte(tail, c);
         else if (tail->_len - tail->_line < LINE_MAX_BYTES + 3)
             add_byte(tail, '.');
-        if (c == '\n')
-            end_line(tail);
+        if (c != '\n') {
+            has_text = has_text || (c != ' ' && c != '\t');
+            continue;
+        }
+        if (has_text)
+            note_order(tail);
+        has_text = false;
+        end_line(tail);
     }
+    if (has_text)
+        note_order(tail);
 }
 
 /* The number of bytes of the UTF-8 character at text; 0 when it is none. */

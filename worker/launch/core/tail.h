@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/str.h"
 
@@ -15,6 +16,9 @@ struct hvd_tail {
     size_t _line;         /* the beginning of the current line */
     bool _is_overwritten; /* the last byte was a carriage return, and what follows replaces the
                              line */
+    uint64_t order;       /* of the next addition among those to all streams of the program, which
+                             the owner counts; 0: unknown */
+    uint64_t newest;      /* the order of the newest line that may be the program's own word */
     size_t _n_frames;     /* the number of consecutive lines that are frames of a stack */
 };
 

@@ -203,6 +203,84 @@ static void a_crash_has_the_last_words_of_the_program_and_not_those_of_the_handl
     }
 }
 
+/* What a rank of Keras writes, in this order. */
+struct piece {
+    int stream;
+    const char *text;
+};
+
+static void conclude_pieces(const struct piece *pieces, int code, int signal,
+                            char line[HVD_REPORT_MAX])
+{
+    struct hvd_report report = {
+        .rank = 1, .host = "h", .exit_code = code, .signal = signal, .limit_bytes = INT64_MAX};
+    struct hvd_tail tails[2] = {0};
+    const struct hvd_hosts none = {0};
+
+    for (uint64_t i = 0; i < 4 && pieces[i].text; i++) {
+        tails[pieces[i].stream].order = i + 1;
+        hvd_tail_add(&tails[pieces[i].stream], hvd_strview_of(pieces[i].text));
+    }
+    hvd_report_take_words(&report, &tails[0], &tails[1]);
+    hvd_describe_report(&report, &none, line, HVD_REPORT_MAX);
+}
+
+static void a_notice_is_the_last_output_only_where_there_is_no_other(void **state)
+{
+#define ONEDNN                                                                                     \
+    "I0000 00:00:1795740136.158072    7191 port.cc:153] oneDNN custom operations are on. To turn " \
+    "them off, set the environment variable `TF_ENABLE_ONEDNN_OPTS=0`."
+#define OLDER "2026-11-27 00:51:23.385065: I tensorflow/core/util/port.cc:113] oneDNN is on."
+#define WARNED                                                                                     \
+    "/lib/keras/epoch_iterator.py:74: UserWarning: `shuffle=True` was passed.\n"                   \
+    "  self.data_adapter = data_adapters.get_data_adapter(\n"
+#define KILLED "rank 1 on host h was killed by signal 9 (Killed)"
+#define EXITED "rank 1 on host h exited with code 3"
+    static const struct {
+        struct piece pieces[4];
+        int code, signal;
+        const char *line;
+    } cases[] = {
+        {{{1, ONEDNN "\n"}, {1, WARNED}, {0, "step 2\nstep 3\n"}},
+         3,
+         0,
+         EXITED ", last output: step 3"},
+        {{{1, OLDER "\n"}, {0, "step 3\n"}}, 3, 0, EXITED ", last output: step 3"},
+        {{{0, "step 3\n"}, {1, ONEDNN "\n"}}, 3, 0, EXITED ", last output: step 3"},
+        {{{1, ONEDNN "\n"}}, 3, 0, EXITED ", last output: " ONEDNN},
+        {{{1, "no data\n"}, {1, ONEDNN "\n"}, {0, "step 3\n"}}, 3, 0, EXITED ": no data"},
+        {{{1, ONEDNN "\n"}, {0, "step 3\n"}}, 0, SIGKILL, KILLED ", last output: step 3"},
+        {{{1, ONEDNN "\n"}}, 0, SIGKILL, KILLED ", last output: " ONEDNN},
+        /* Of lines of the program itself, the newest one of either stream. */
+        {{{1, "loaded\n"}, {0, "step 3\n"}}, 0, SIGKILL, KILLED ", last output: step 3"},
+        {{{1, "loaded\n"}, {0, "step 3"}, {1, ONEDNN "\n"}},
+         0,
+         SIGKILL,
+         KILLED ", last output: step 3"},
+        {{{0, "step 3\n"}, {1, "slow\n"}, {0, "\n"}}, 0, SIGKILL, KILLED ", last output: slow"},
+        {{{1, "bad state\n"}, {0, "step 3\n"}},
+         0,
+         SIGABRT,
+         "rank 1 on host h was killed by signal 6 (Aborted): bad state"},
+        {{{1, "KeyboardInterrupt\n"}, {0, "step 3\n"}},
+         0,
+         SIGINT,
+         "rank 1 on host h was killed by signal 2 (Interrupt), last output: KeyboardInterrupt"},
+    };
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        conclude_pieces(cases[i].pieces, cases[i].code, cases[i].signal, line);
+        assert_string_equal(line, cases[i].line);
+    }
+#undef ONEDNN
+#undef OLDER
+#undef WARNED
+#undef KILLED
+#undef EXITED
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_crashed_before_it_was_lost_in_silence_is_named),
         cmocka_unit_test(a_rank_that_failed_by_itself_goes_before_what_others_were_told),
         cmocka_unit_test(a_crash_has_the_last_words_of_the_program_and_not_those_of_the_handler),
+        cmocka_unit_test(a_notice_is_the_last_output_only_where_there_is_no_other),
         cmocka_unit_test(a_traceback_of_a_rank_that_succeeded_is_not_why_others_failed),
     };
 

@@ -121,6 +121,31 @@ static void a_zero_byte_ends_nothing(void **state)
     assert_string_equal(out, "a?b");
 }
 
+static void the_order_is_that_of_the_newest_line_of_the_program(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t newest; /* after this addition */
+    } additions[] = {
+        {"\n", 0},
+        {"I0000 00:00:1795740136.1    7191 port.cc:153] oneDNN is on.\n", 0},
+        {"step 1\n", 3},
+        {"  \n", 3},
+        {"frame #0: f + 0x1\n", 3},
+        {"step", 6},
+        {"\r", 6},
+        {"step 2\nW0000 00:00:1795740136.1    7191 port.cc:153] slow\n", 8},
+    };
+    struct hvd_tail tail = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(additions) / sizeof(additions[0]); i++) {
+        tail.order = i + 1;
+        add(&tail, additions[i].text);
+        assert_int_equal(tail.newest, additions[i].newest);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +156,7 @@ int main(void)
         cmocka_unit_test(a_stack_of_any_depth_leaves_its_first_frames),
         cmocka_unit_test(a_line_of_any_length_leaves_its_beginning),
         cmocka_unit_test(a_zero_byte_ends_nothing),
+        cmocka_unit_test(the_order_is_that_of_the_newest_line_of_the_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
