@@ -168,6 +168,12 @@ static bool is_of_early_abort(struct hvd_strview line)
            starts_with(line, "***    and potentially your ");
 }
 
+/* Returns whether the line names a place in a graph of TensorFlow: "[[{{node x}}]] [Op:f]". */
+static bool is_node(struct hvd_strview line)
+{
+    return starts_with(hvd_strview_trim(line), "[[");
+}
+
 /* Returns whether a crash handler of Open MPI or of another runtime printed the line with a stack.
  */
 static bool is_stack(struct hvd_strview line)
@@ -193,7 +199,7 @@ static bool is_stack(struct hvd_strview line)
     };
     static const char *const heads[] = {"(most recent call first):", "C++ CapturedTraceback:"};
 
-    if (hvd_cause_is_frame(line) || is_of_early_abort(line) ||
+    if (hvd_cause_is_frame(line) || is_node(line) || is_of_early_abort(line) ||
         has_any(line, handler, COUNT(handler)) || has_any(line, heads, COUNT(heads)))
         return true;
     return starts_with(line, "Extension modules: ") || /* faulthandler */
@@ -293,15 +299,108 @@ static bool trace_line(struct trace *t, struct hvd_strview line, struct hvd_strv
     return true;
 }
 
+/* The state of a parser that reads the message of an exception, whose first line is a heading. */
+struct message {
+    bool is_open;
+    struct hvd_strview prefix; /* of each of its lines */
+    size_t source;             /* indentation of source lines: more than that of their frame; 0:
+                                  no frame was read */
+};
+
+/* Returns whether the line announces the lines behind it. */
+static bool is_heading(struct hvd_strview line)
+{
+    return ends_with(line, ":") ||
+           (find(line, "Exception encountered when calling ") && ends_with(line, ")."));
+}
+
+static void begin_message(struct message *m, struct hvd_strview whole, struct hvd_strview heading)
+{
+    m->is_open = is_heading(heading);
+    m->prefix = (struct hvd_strview){whole.data, (size_t)(heading.data - whole.data)};
+    m->source = 0;
+}
+
+/* Returns the text behind the "(0) INVALID_ARGUMENT:  " of one of several errors. Of an error that
+ * follows from another one returns {.len = 0}. */
+static struct hvd_strview behind_code(struct hvd_strview line)
+{
+    const char *code = line.data[0] == '(' && has_digit_at(line, 1) ? find(line, ") ") : NULL;
+    const char *end = code ? find(line, ": ") : NULL;
+
+    if (!end || end < code)
+        return line;
+    for (const char *c = code + 2; c < end; c++)
+        if (!isupper((unsigned char)*c) && *c != '_')
+            return line;
+    line = (struct hvd_strview){code + 2, (size_t)(line.data + line.len - code - 2)};
+    if (starts_with(line, "CANCELLED: "))
+        return (struct hvd_strview){"", 0};
+    end += 2;
+    return hvd_strview_trim((struct hvd_strview){end, (size_t)(line.data + line.len - end)});
+}
+
+/* Returns whether the line only says where in a program or a graph an error occurred. */
+static bool is_place(struct hvd_strview line)
+{
+    return ends_with(line, "(most recent call last):") ||
+           ends_with(line, " root error(s) found.") ||
+           starts_with(line, "<stack traces unavailable>") ||
+           starts_with(line, "Detected at node ") || starts_with(line, "Node: '");
+}
+
+/* Reads a line behind the heading of a message, and stores the message's first informative line in
+ * *reason. If that is a heading in turn, a later line replaces it. */
+static void message_line(struct message *m, struct hvd_strview line, struct hvd_strview *reason)
+{
+    static const char *const ends[] = {
+        "Traceback (most recent call last):", "rguments received by ", " above exception "};
+    size_t indent;
+
+    if (line.len < m->prefix.len || memcmp(line.data, m->prefix.data, m->prefix.len) != 0)
+        return;
+    line = (struct hvd_strview){line.data + m->prefix.len, line.len - m->prefix.len};
+    const char *start = line.data;
+    line = hvd_strview_trim(line);
+    if (line.len == 0)
+        return;
+    indent = (size_t)(line.data - start);
+    if (is_node(line) || hvd_cause_is_banner(line) || has_any(line, ends, COUNT(ends))) {
+        m->is_open = false;
+        return;
+    }
+    if (starts_with(line, "File \"")) {
+        m->source = indent + 1;
+        return;
+    }
+    if ((m->source > 0 && indent >= m->source) || is_place(line) || hvd_cause_is_notice(line))
+        return;
+    line = behind_code(line);
+    if (line.len == 0)
+        return;
+    *reason = line;
+    m->is_open = is_heading(line);
+}
+
 /* The candidates that a search has found so far. */
 struct search {
     struct trace trace;
+    struct message message;
     struct hvd_strview exception; /* behind the last traceback */
+    struct hvd_strview reason;    /* the first informative line of its message */
     struct hvd_strview last;      /* the last line that may be a cause */
     struct hvd_strview notice;    /* the last notice */
     struct hvd_strview any;       /* the last line that holds a word */
     bool is_behind_warning;       /* the next line may be the source line of Python's warning */
 };
+
+/* Takes the line of an exception. */
+static void take_exception(struct search *s, struct hvd_strview whole, struct hvd_strview line)
+{
+    s->exception = line;
+    s->reason = (struct hvd_strview){"", 0};
+    begin_message(&s->message, whole, line);
+}
 
 /* Takes a line that is not blank, and no part of a traceback. */
 static void take_word(struct search *s, struct hvd_strview line, bool is_indented)
@@ -327,10 +426,13 @@ static void take_line(struct search *s, struct hvd_strview whole)
     struct hvd_strview line = hvd_strview_trim(whole);
     struct hvd_strview exception;
 
-    if (trace_line(&s->trace, whole, &exception))
-        line = s->exception = exception;
-    else if ((was_open && is_open(&s->trace)) ||
-             find(whole, "Traceback (most recent call last):")) {
+    if (s->message.is_open)
+        message_line(&s->message, whole, &s->reason);
+    if (trace_line(&s->trace, whole, &exception)) {
+        line = exception;
+        take_exception(s, whole, line);
+    } else if ((was_open && is_open(&s->trace)) ||
+               find(whole, "Traceback (most recent call last):")) {
         if (line.len > 0 && was_open && !is_ruler(line))
             s->any = line;
         return;
@@ -338,13 +440,13 @@ static void take_line(struct search *s, struct hvd_strview whole)
     if (line.len == 0 || is_ruler(line))
         return;
     if (starts_with(line, "Fatal Python error: "))
-        s->exception = line;
+        take_exception(s, whole, line);
     take_word(s, line, is_blank(whole.data[0]));
 }
 
 static struct search search_lines(struct hvd_strview text)
 {
-    struct search s = {.any = {"", 0}};
+    struct search s = {.any = {"", 0}, .reason = {"", 0}};
 
     while (text.data)
         take_line(&s, hvd_strview_cut(&text, '\n'));
@@ -374,6 +476,11 @@ struct hvd_strview hvd_cause_line(struct hvd_strview text)
     if (s.last.len > 0)
         return s.last;
     return s.notice.len > 0 ? s.notice : s.any;
+}
+
+struct hvd_strview hvd_cause_reason(struct hvd_strview text)
+{
+    return search_lines(text).reason;
 }
 
 /* Returns the text behind the word, or {NULL, 0} if the line does not contain it. */

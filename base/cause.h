@@ -37,6 +37,13 @@ bool hvd_cause_is_own(struct hvd_strview line);
  */
 struct hvd_strview hvd_cause_line(struct hvd_strview text);
 
+/*
+ * Returns the first informative line of the exception's message, if hvd_cause_line returns only the
+ * heading of that message: "KeyError: 'bad record'" behind "UnknownError: Graph execution error:"
+ * and the place in the graph. Else returns {.len = 0}.
+ */
+struct hvd_strview hvd_cause_reason(struct hvd_strview text);
+
 /* Returns whether the program itself wrote the line that hvd_cause_line returns. False for a
  * notice, and for a line of a banner or of a crash handler, which hvd_cause_line returns only if
  * there is no better one. */

@@ -45,9 +45,17 @@ void hvd_report_set_text(char *out, size_t size, struct hvd_strview text)
 bool hvd_report_take_lines(struct hvd_report *report, const struct hvd_tail *tail)
 {
     char text[HVD_TAIL_MAX + 1];
+    struct hvd_strview reason;
+    size_t len;
 
     (void)hvd_tail_clean(tail, text, sizeof(text));
     hvd_report_set_text(report->line, sizeof(report->line), hvd_cause_line(hvd_strview_of(text)));
+    reason = hvd_cause_reason(hvd_strview_of(text));
+    len = strlen(report->line);
+    if (reason.len > 0 && len + 1 < sizeof(report->line)) {
+        report->line[len++] = ' ';
+        hvd_report_set_text(report->line + len, sizeof(report->line) - len, reason);
+    }
     (void)hvd_tail_clean(tail, report->log, sizeof(report->log));
     return text[0] != '\0';
 }

@@ -281,6 +281,65 @@ static void a_notice_is_the_last_output_only_where_there_is_no_other(void **stat
 #undef EXITED
 }
 
+#define GRAPH_ERROR                                                                                \
+    "Traceback (most recent call last):\n  File \"/tmp/stop4.py\", line 11, in <module>\n    "     \
+    "f()\n"                                                                                        \
+    "tensorflow.python.framework.errors_impl.AbortedError: Graph execution error:\n\n"             \
+    "Detected at node g1 defined at (most recent call last):\n"                                    \
+    "  File \"/tmp/stop4.py\", line 8, in <module>\n\n"
+#define OF_STALL                                                                                   \
+    "Horovod has been shut down. Tensor g0 is stalled for longer than 8 seconds (X): it waits "    \
+    "for "                                                                                         \
+    "rank 1 on host w (tensor g1)"
+#define OF_NODE "\n\t [[{{node g1}}]] [Op:__inference_f_22]\n"
+
+/* Open MPI 5 carries no report of a rank that it stops. */
+static void the_message_of_a_rank_without_a_report_is_read_in_what_passed(void **state)
+{
+    static const char woken[] =
+        "[1]<stderr>:Traceback (most recent call last):\n"
+        "[1]<stderr>:  File \"/tmp/stop4.py\", line 11, in <module>\n"
+        "[1]<stderr>:AbortedError: Graph execution error:\n[1]<stderr>:\n"
+        "[1]<stderr>:Detected at node g1 defined at (most recent call last):\n"
+        "[1]<stderr>:  File \"/tmp/stop4.py\", line 8, in <module>\n[1]<stderr>:\n"
+        "[1]<stderr>:" OF_STALL "\n[1]<stderr>:\t [[{{node g1}}]] [Op:__inference_f_22]\n";
+    const struct hvd_report seen = wrote(0, "", GRAPH_ERROR OF_STALL OF_NODE);
+    const struct hvd_hosts none = {0};
+    struct hvd_report_stream stream;
+    struct hvd_buf pass;
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    hvd_report_stream_init(&stream, NONCE, NULL);
+    hvd_buf_init(&pass, 10000);
+    assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(woken), &pass), HVD_OK);
+    feed_report(&stream, &seen);
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    hvd_describe_report(hvd_report_stream_failure(&stream), &none, line, sizeof(line));
+    assert_non_null(
+        strstr(line, "rank 1 on host w kept other ranks waiting: Tensor g0 is stalled"));
+    hvd_buf_fini(&pass);
+    hvd_report_stream_fini(&stream);
+}
+
+static void the_reason_of_a_message_follows_its_heading(void **state)
+{
+    const struct hvd_report report = wrote(1, "", GRAPH_ERROR "no memory" OF_NODE);
+    char heading[HVD_REPORT_LINE_MAX + 200], line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    conclude(&report, 1, line, log);
+    assert_string_equal(line, "rank 1 on host h exited with code 1: tensorflow.python.framework."
+                              "errors_impl.AbortedError: Graph execution error: no memory");
+    for (size_t over = 0; over < 4; over++) { /* a heading that fills the space, or nearly */
+        (void)snprintf(heading, sizeof(heading),
+                       "Traceback (most recent call last):\n%*s:\nreason\n",
+                       HVD_REPORT_LINE_MAX - 3 + (int)over, "x");
+        memset(strchr(heading, '\n') + 1, 'x', HVD_REPORT_LINE_MAX - 4);
+        assert_true(strlen(wrote(1, "", heading).line) <= HVD_REPORT_LINE_MAX);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +349,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_failed_by_itself_goes_before_what_others_were_told),
         cmocka_unit_test(a_crash_has_the_last_words_of_the_program_and_not_those_of_the_handler),
         cmocka_unit_test(a_notice_is_the_last_output_only_where_there_is_no_other),
+        cmocka_unit_test(the_message_of_a_rank_without_a_report_is_read_in_what_passed),
+        cmocka_unit_test(the_reason_of_a_message_follows_its_heading),
         cmocka_unit_test(a_traceback_of_a_rank_that_succeeded_is_not_why_others_failed),
     };
 
