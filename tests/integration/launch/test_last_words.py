@@ -1,5 +1,6 @@
 """The last line of horovodrun names the cause, from the lines of the rank that failed first."""
 
+import json
 import os
 import pathlib
 import re
@@ -141,7 +142,8 @@ IMPORTED = "import horovod.numpy\n"
      "                 '  File \"w.py\", line 1, in f\\n    g()\\nOSError: bad sample\\nand more\\n')", "raised OSError: bad sample"),
     ("raise ValueError('Graph execution error:\\n\\nDetected at node x\\n  File \"t.py\", line 1, in f\\n\\n'\n"
      "                 'shapes differ\\n\\t [[{{node x}}]] [Op:__inference_f_1]')", "raised ValueError: Graph execution error: shapes differ"),
-    ("raise ValueError('Graph execution error:\\n\\nno node')", "raised ValueError: Graph execution error:"),
+    ("raise ValueError('Graph execution error:\\n\\nno node')", "raised ValueError: Graph execution error: no node"),
+    ("raise ValueError('Graph execution error:\\n\\n\\t [[{{node x}}]]')", "raised ValueError: Graph execution error:"),
     ("sys.stderr.write('\\repoch 3:  50%|#####     | 500/1000')\nraise ValueError('bad batch')", "raised ValueError: bad batch"),
     *([("error = ValueError('bad')\nerror.add_note('a note\\n' * 1000)\nraise error", "raised ValueError: bad"),
        ("raise ExceptionGroup('both', [ValueError('x'), KeyError('y')])", "raised ExceptionGroup: both (2 sub-exceptions)")]
@@ -163,6 +165,41 @@ def test_an_exception_is_said_to_be_raised_where_it_ended_the_rank(run, script, 
     result = run("-np", 1, program, env={"PYTHONPATH": str(PYTHON)})
     assert result.last == f"horovodrun: rank 0 on host {HOST} {words}", result
     assert result.code == 1
+
+
+PLACE = 'Detected at node g defined at (most recent call last):\n  File "train.py", line 8, in <module>\n\n'
+UNPLACED = "Detected at node PyFunc defined at (most recent call last):\n<stack traces unavailable>\n"
+NODE = "\n\t [[{{node g}}]]\n\t [[IteratorGetNext]] [Op:__inference_train_function_394]"
+USER = 'in user code:\n\n    File "/lib/keras/training.py", line 1401, in train_function  *\n        return step_function(self, iterator)\n\n'
+# Messages of TensorFlow 2.21 and 2.15 and of Keras, shortened, and the line of each that names the cause.
+MESSAGES = [
+    (f"Graph execution error:\n\n{UNPLACED}KeyError: 'bad record'\nTraceback (most recent call last):\n\n"
+     f"  File \"train.py\", line 19, in gen\n    raise KeyError\n\nKeyError: 'bad record'\n\n{NODE}", "KeyError: 'bad record'"),
+    (f"Graph execution error:\n\n{PLACE}Received a label value of 99{NODE}", "Received a label value of 99"),
+    (f"Graph execution error:\n\n{PLACE}{PLACE}2 root error(s) found.\n  (0) INVALID_ARGUMENT:  ValueError: bad image\n"
+     f"Traceback (most recent call last):\n\n{NODE}", "ValueError: bad image"),
+    (f"Graph execution error:\n\n{PLACE}2 root error(s) found.\n  (0) CANCELLED:  Function was cancelled before it was started\n"
+     f"  (1) INVALID_ARGUMENT:  indices[0] = 77 is not in [0, 3){NODE}", "indices[0] = 77 is not in [0, 3)"),
+    ("Graph execution error:\n\nDetected at node 'Reshape' defined at (most recent call last):\n    File \"v1.py\", line 5, in <module>\n"
+     f"Node: 'Reshape'\nInput to reshape is a tensor with 1 values{NODE}", "Input to reshape is a tensor with 1 values"),
+    (f"Graph execution error:\n\n{PLACE}it is\nbad : Tensor had Inf values{NODE}", "it is"),
+    (f"{USER}    ValueError: Shape must be rank 2\n", "ValueError: Shape must be rank 2"),
+    (f"{USER}    RuntimeError: Exception encountered when calling layer 'l' (type L).\n    \n    KeyError: 'in layer'\n    \n"
+     "    Call arguments received by layer 'l' (type L):\n      • x=1\n", "KeyError: 'in layer'"),
+    ("Exception encountered when calling Sequential.call().\n\nInput 0 is incompatible\n\nArguments received by Sequential.call():\n",
+     "Input 0 is incompatible"),
+]
+
+
+def test_the_reason_of_a_message_follows_its_heading():
+    if not (PYTHON / "horovod" / "_core.abi3.so").exists():
+        pytest.skip("the Python package is not built")
+    program = ("import json, sys\nfrom horovod.common import exception\n"
+               "print(json.dumps([exception.words_of(ValueError, ValueError(text), None) for text in json.load(sys.stdin)]))")
+    done = subprocess.run([sys.executable, "-c", program], input=json.dumps([text for text, _ in MESSAGES]), capture_output=True,
+                          text=True, timeout=60, check=True, env={**os.environ, "PYTHONPATH": str(PYTHON)})
+    heads = [text.splitlines()[0] for text, _ in MESSAGES]
+    assert json.loads(done.stdout) == [f"ValueError: {head} {reason}" for head, (_, reason) in zip(heads, MESSAGES)]
 
 
 NOTICE = "I0000 00:00:1795740136.158072    7191 port.cc:153] oneDNN custom operations are on."

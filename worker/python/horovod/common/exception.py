@@ -1,5 +1,6 @@
 """Reports an exception that ends this process to horovodrun."""
 import os
+import re
 import sys
 import threading
 import traceback as tracebacks
@@ -9,15 +10,43 @@ from horovod import _core
 _before = sys.excepthook
 
 
+# Lines of a message of TensorFlow or Keras that say where, or introduce what follows. base/cause.c reads such messages in the same way.
+_PLACE = re.compile(r"\(most recent call last\):$|^<stack traces unavailable>|^Detected at node |^Node: '|"
+                    r"^\d+ root error\(s\) found\.$|^\(\d+\) CANCELLED: ")
+_END = re.compile(r"^\[\[|^Traceback \(most recent call last\):|^(Call a|A)rguments received by ")
+_CODE = re.compile(r"^\(\d+\) [A-Z_]+: +")
+
+
+def _is_heading(line):
+    """Returns whether the line announces the lines behind it."""
+    return line.endswith(":") or "Exception encountered when calling " in line and line.endswith(").")
+
+
+def _reason_of(lines):
+    """Returns the first informative line behind the heading of a message. If that is a heading in turn, a later line replaces it."""
+    frame = None
+    reason = ""
+    for line in lines:
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if _END.search(text):
+            break
+        if text.startswith('File "'):
+            frame = indent
+        elif text and not (frame is not None and indent > frame) and not _PLACE.search(text):  # no source line of a frame
+            reason = _CODE.sub("", text)
+            if not _is_heading(reason):
+                break
+    return reason
+
+
 def _origin_of(lines):
     """Returns the first line of a message. If PyTorch brought the exception from another process, the line that it had there. If the
-    first line is a heading over the place in a graph, adds the reason, which stands above the node."""
+    first line is a heading, adds the first informative line behind it."""
     for number, line in enumerate(lines):
         if line.startswith("Original Traceback (most recent call last):"):
             return next((inner.rstrip() for inner in lines[number + 1:] if inner.strip() and not inner.startswith(" ")), lines[0])
-        if lines[0].endswith("Graph execution error:") and line.lstrip().startswith("[[{{node "):
-            return " ".join([lines[0], *(inner.strip() for inner in lines[max(1, number - 1):number])])
-    return lines[0]
+    return f"{lines[0]} {_reason_of(lines[1:])}".rstrip() if _is_heading(lines[0]) else lines[0]
 
 
 def words_of(kind, value, traceback):
