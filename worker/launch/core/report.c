@@ -211,8 +211,7 @@ static void keep(struct hvd_report_stream *stream, const struct hvd_report *repo
         stream->cause = *report;
         drop_log_of_loss(&stream->cause);
     }
-    if (report->was_stopped && report->words == HVD_WORDS_STDERR &&
-        (!stream->has_excepted || is_blamed(stream, report))) {
+    if (hvd_report_has_exception(report) && (!stream->has_excepted || is_blamed(stream, report))) {
         stream->excepted = *report;
         stream->has_excepted = true;
     }
@@ -975,7 +974,10 @@ void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out
 
 bool hvd_report_has_exception(const struct hvd_report *report)
 {
-    return report->was_stopped && report->words == HVD_WORDS_STDERR;
+    const struct hvd_strview line = hvd_strview_of(report->line);
+
+    return report->was_stopped && report->words == HVD_WORDS_STDERR &&
+           (hvd_report_named_by(line) < 0 || hvd_cause_blamed(line) == report->rank);
 }
 
 bool hvd_report_is_good(const struct hvd_report *report)

@@ -85,7 +85,7 @@ struct hvd_report {
 
 /*
  * Takes the rank's last words from its output on stdout and stderr, because a rank's own lines name
- * its cause. A stopped rank has none, unless it had an exception of its own before.
+ * its cause. A stopped rank has none, unless it had an exception before.
  */
 void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
                            const struct hvd_tail *err);
@@ -95,7 +95,8 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
 void hvd_report_take_exception(struct hvd_report *report, const char *words);
 
 /* Takes the words from the library's message about the end of the job, if it names a rank. The
- * program's own end is then a consequence, unless a signal other than its own caused it. */
+ * program's own end is then a consequence, unless a signal other than its own caused it. A stopped
+ * rank then has no words. */
 void hvd_report_take_cause(struct hvd_report *report, const char *words);
 
 /*
@@ -204,7 +205,8 @@ bool hvd_report_stream_is_ending(const struct hvd_report_stream *stream, bool wa
  * have ended with 0, or were stopped. */
 bool hvd_report_stream_has_failure(const struct hvd_report_stream *stream);
 
-/* Whether the rank had an exception of its own, now its last words, before it was stopped. */
+/* Whether the rank had an exception of its own, now its last words, before it was stopped. The
+ * library's message that another rank, or a stall, ended the job is none. */
 bool hvd_report_has_exception(const struct hvd_report *report);
 
 /* Whether the rank ended well: with 0, and either outside its job or because it was stopped. */

@@ -135,8 +135,13 @@ void hvd_report_take_cause(struct hvd_report *report, const char *words)
     const struct hvd_strview line = hvd_strview_of(words);
     const int64_t rank = hvd_report_named_by(line);
 
-    if (rank < 0 || hvd_cause_blamed(line) == report->rank || report->was_stopped ||
-        (report->signal != 0 && report->signal != SIGABRT))
+    if (rank < 0 || hvd_cause_blamed(line) == report->rank)
+        return;
+    if (report->was_stopped) { /* what it raised before it was stopped is a consequence */
+        report->words = HVD_WORDS_UNKNOWN;
+        return;
+    }
+    if (report->signal != 0 && report->signal != SIGABRT)
         return;
     hvd_report_take_exception(report, words);
     report->has_raised = false;

@@ -293,6 +293,56 @@ static void a_notice_is_the_last_output_only_where_there_is_no_other(void **stat
     "rank 1 on host w (tensor g1)"
 #define OF_NODE "\n\t [[{{node g1}}]] [Op:__inference_f_22]\n"
 
+/* mpirun wakes the rank to stop it, and the rank gets the library's message, or one that another
+ * rank is lost. */
+static void an_error_that_follows_from_the_end_of_the_job_is_no_exception_of_a_rank(void **state)
+{
+    static const char *const woken[] = {
+        GRAPH_ERROR OF_STALL OF_NODE,
+        GRAPH_ERROR "2 root error(s) found.\n  (0) ABORTED:  " OF_STALL OF_NODE,
+        GRAPH_ERROR "Horovod has been shut down. Rank 0 on host h is lost: rank 0: its process "
+                    "ended during the job (tensor g1)" OF_NODE,
+    };
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(woken) / sizeof(woken[0]); i++) {
+        const struct hvd_report seen = wrote(0, "", GRAPH_ERROR OF_STALL OF_NODE);
+        struct hvd_report stopped = wrote(1, "", woken[i]);
+
+        stopped.was_stopped = true;
+        for (size_t first = 0; first < 2; first++) {
+            const struct hvd_report both[] = {first ? stopped : seen, first ? seen : stopped};
+
+            conclude(both, 2, line, log);
+            assert_string_equal(line, "rank 1 on host w kept other ranks waiting: Tensor g0 is "
+                                      "stalled for longer than 8 seconds (X): it waits for rank 1 "
+                                      "on host w");
+        }
+    }
+}
+
+/* Its text does not name the library's message, but its library does. */
+static void an_exception_after_the_librarys_message_is_none_of_a_stopped_rank(void **state)
+{
+    static const char failed[] = "Traceback (most recent call last):\n  File \"x.py\", line 1\n"
+                                 "RuntimeError: training failed\n";
+    const struct hvd_report seen = wrote(0, "", GRAPH_ERROR OF_STALL OF_NODE);
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct hvd_report both[] = {seen, wrote(1, "", failed)};
+
+        both[1].was_stopped = true;
+        if (i == 0)
+            hvd_report_take_cause(&both[1], OF_STALL);
+        conclude(both, 2, line, log);
+        assert_non_null(strstr(line, i == 0 ? "rank 1 on host w kept other ranks waiting"
+                                            : "failed: RuntimeError: training failed"));
+    }
+}
+
 /* Open MPI 5 carries no report of a rank that it stops. */
 static void the_message_of_a_rank_without_a_report_is_read_in_what_passed(void **state)
 {
@@ -349,6 +399,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_failed_by_itself_goes_before_what_others_were_told),
         cmocka_unit_test(a_crash_has_the_last_words_of_the_program_and_not_those_of_the_handler),
         cmocka_unit_test(a_notice_is_the_last_output_only_where_there_is_no_other),
+        cmocka_unit_test(an_error_that_follows_from_the_end_of_the_job_is_no_exception_of_a_rank),
+        cmocka_unit_test(an_exception_after_the_librarys_message_is_none_of_a_stopped_rank),
         cmocka_unit_test(the_message_of_a_rank_without_a_report_is_read_in_what_passed),
         cmocka_unit_test(the_reason_of_a_message_follows_its_heading),
         cmocka_unit_test(a_traceback_of_a_rank_that_succeeded_is_not_why_others_failed),
