@@ -1,44 +1,67 @@
 #ifndef HVD_WORKER_DEVICE_DEVICE_H
 #define HVD_WORKER_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
+
 #include "worker/core/collective.h"
 
 /*
  * The port between the engine and a device that has memory of its own. A rank has one device.
  * docs/device.md draws the life of a fused operation on it.
  *
- * Calls do not block unless their comment describes it. Work on a stream runs later, in the order
- * in which it was enqueued. Streams do not wait for each other. An event completes when all earlier
- * work on its stream has.
+ * The engine hands a fused operation over as a whole. The device enqueues it in the background and
+ * returns an event. The operation is launched then, which is all that the engine waits for; the
+ * program lets its own stream wait for the event, or waits on the host:
  *
- * One thread at a time calls: the engine's progress owner, which may be a different thread each
- * time. Any thread may call `free` at any time.
+ *     the program    mark ──> ready                        order, wait <── event
+ *                              │                                            ^
+ *     the engine               └──> launch ─────────> test ─────────────────┘
+ *                                     │                ^
+ *     the device                      └─ waits, copies, collectives, event
+ *
+ * Unless its comment says otherwise, a call does not block. Any thread may call mark, order, wait,
+ * query, free and recycle. One thread at a time makes all other calls: the engine's progress
+ * owner, which may be a different thread each time.
  *
  * Adapters convert failures to hvd_status_t here, once, and put the device's own text into err:
- * HVD_ERR_NOMEM, HVD_ERR_SYSTEM, or HVD_ERR_UNAVAILABLE when a peer of a collective is lost. A
- * device that has failed stays failed. The engine then ends the job and names rank, tensor and
- * device.
- *
- * The program may use a result once the event behind its unpacking is done. The engine queries that
- * event before it completes a tensor. A program that orders its own work by events instead
- * (HOROVOD_ENABLE_ASYNC_COMPLETION) needs that very event when it is recorded. Nothing else of this
- * port would change.
+ * HVD_ERR_NOMEM, HVD_ERR_SYSTEM, or HVD_ERR_UNAVAILABLE when a collective was aborted or its peer
+ * is lost. A device that has failed stays failed. The engine then ends the job and names rank,
+ * tensor and device.
  */
 struct hvd_device_port;
-struct hvd_device_stream;
-struct hvd_device_event;
 
-/* A copy between tensors in the device's memory and one contiguous buffer. */
-struct hvd_device_copy {
-    const struct hvd_piece *pieces; /* read only during the call. pack: the inputs, NULL for zeros;
-                                       unpack: the outputs, NULL for those that are not needed */
+/* A point on a stream of the device or the program. It is done when all earlier work on that
+ * stream is. Shared: see hvd_device_event_retain. */
+struct hvd_device_event {
+    struct hvd_device_port *device;
+    atomic_uint n_users;
+};
+
+enum hvd_device_work_kind {
+    HVD_DEVICE_MOVE,   /* a collective between devices, with all copies that it needs */
+    HVD_DEVICE_LOAD,   /* a copy of inputs into host memory */
+    HVD_DEVICE_UNLOAD, /* a copy from host memory into outputs */
+};
+
+/* A fused operation, or a part of it, that is handed over. `launch` copies everything that it
+ * refers to, except tensors and host memory. */
+struct hvd_device_work {
+    enum hvd_device_work_kind kind;
+    /* MOVE: what moves, with the contract of a transport's start (transport.h): same order on all
+     * ranks of a set. Memory is the device's. A piece without input contributes zeros, and one
+     * without output drops its result. LOAD and UNLOAD: only its dtype matters. */
+    const struct hvd_collective *move;
+    const struct hvd_piece *pieces; /* LOAD, UNLOAD: the tensors, as above */
     int n_pieces;
-    void *buffer; /* from alloc or alloc_host; or the piece itself, if there is only one */
-    bool is_host; /* the buffer is from alloc_host */
-    enum hvd_dtype dtype;
-    const struct hvd_scaling *scaling; /* pack applies the prescale; unpack applies postscale and
-                                          divisor as hvd_reduce_finish does, to each output. NULL:
-                                          plain copies. Read only during the call */
+    void *host; /* LOAD, UNLOAD: memory from alloc_host, with the tensors one behind the other */
+    struct hvd_device_event *const *ready; /* the device waits for these before it reads an input */
+    int n_ready;
+    bool is_alone; /* MOVE: the set has one rank, and was not connected: only the scaling remains */
+    bool is_shared; /* MOVE: pieces have memory in common, so the device reads all of them before it
+                       writes one */
+    struct hvd_device_event *event; /* out, of `test`: done when the work is; the caller's. NULL: it
+                                       is done already */
+    void *_state;                   /* the adapter's; NULL: not handed over */
 };
 
 /* The members of a process set, for the device's own collectives. */
@@ -46,7 +69,7 @@ struct hvd_device_set {
     uint32_t set;
     int rank; /* within the set */
     int size;
-    const int *ranks; /* numbers in the job, by rank in the set */
+    const int *ranks; /* numbers in the job, by rank in the set; borrowed until connected */
 };
 
 /* Size of the key that rank 0 of a set makes and all its ranks receive before they connect. An
@@ -54,75 +77,87 @@ struct hvd_device_set {
 #define HVD_DEVICE_KEY_MAX 128
 
 struct hvd_device_ops {
-    /* Allocates memory of the device, aligned for every type. The engine never accesses it. */
+    /* Allocates memory of the device, aligned for every type. The host never accesses it. */
     hvd_status_t (*alloc)(struct hvd_device_port *d, size_t bytes, void **out, struct hvd_err *err);
-    void (*free)(struct hvd_device_port *d, void *memory);
+    /* Frees it once the event is done, without waiting. after is borrowed; NULL: at once. */
+    void (*free)(struct hvd_device_port *d, void *memory, struct hvd_device_event *after);
 
     /* Allocates memory of the host that the device accesses at full speed. May be slow, so the
-     * engine reuses what it has. */
+     * engine reuses what it has. free_host waits for copies that use the memory. */
     hvd_status_t (*alloc_host)(struct hvd_device_port *d, size_t bytes, void **out,
                                struct hvd_err *err);
     void (*free_host)(struct hvd_device_port *d, void *memory);
 
-    /* Whether one of the program's events, which marks an input as ready, is done: HVD_OK,
-     * HVD_INPROGRESS, or a failure. */
-    hvd_status_t (*query_ready)(struct hvd_device_port *d, void *ready, struct hvd_err *err);
-
-    hvd_status_t (*create_stream)(struct hvd_device_port *d, struct hvd_device_stream **out,
-                                  struct hvd_err *err);
-    /* Waits for the work on the stream, which accesses no memory afterwards. After `abort` the
-     * wait is short. */
-    void (*destroy_stream)(struct hvd_device_port *d, struct hvd_device_stream *stream);
-
-    /* Enqueue the copy of inputs into a buffer, or of a buffer into outputs. Many pieces take
-     * few launches. The memory must stay until the copy is done. */
-    hvd_status_t (*pack)(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                         const struct hvd_device_copy *copy, struct hvd_err *err);
-    hvd_status_t (*unpack)(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                           const struct hvd_device_copy *copy, struct hvd_err *err);
-
-    /* Records an event behind all present work on the stream. *out may become NULL, which means
-     * done already. The engine owns the event until `release`, which never waits. */
-    hvd_status_t (*record)(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                           struct hvd_device_event **out, struct hvd_err *err);
-    /* HVD_OK once the event is done, after which it must not be queried again. Else
-     * HVD_INPROGRESS, or the stream's failure. For a collective, that includes failures that its
-     * communicator reports. */
+    /* Returns an event behind all present work on a stream of the program. *out may become NULL:
+     * it is done already. */
+    hvd_status_t (*mark)(struct hvd_device_port *d, void *stream, struct hvd_device_event **out,
+                         struct hvd_err *err);
+    /* Makes later work on a stream of the program wait for the event. */
+    hvd_status_t (*order)(struct hvd_device_port *d, struct hvd_device_event *event, void *stream,
+                          struct hvd_err *err);
+    /* HVD_OK once the event is done, else HVD_INPROGRESS, or the failure of the work before it. */
     hvd_status_t (*query)(struct hvd_device_port *d, struct hvd_device_event *event,
                           struct hvd_err *err);
-    void (*release)(struct hvd_device_port *d, struct hvd_device_event *event);
+    /* Does the same, but blocks until the event is done. */
+    hvd_status_t (*wait)(struct hvd_device_port *d, struct hvd_device_event *event,
+                         struct hvd_err *err);
+    /* Takes an event back that has no users any more: see hvd_device_event_release. */
+    void (*recycle)(struct hvd_device_port *d, struct hvd_device_event *event);
+
+    /* Hands work over. It runs behind all work of its kind and set that was handed over before. */
+    hvd_status_t (*launch)(struct hvd_device_port *d, struct hvd_device_work *work,
+                           struct hvd_err *err);
+    /* HVD_OK once the work is launched, with work->event; else HVD_INPROGRESS, or its failure. */
+    hvd_status_t (*test)(struct hvd_device_port *d, struct hvd_device_work *work,
+                         struct hvd_err *err);
+    /* Forgets work that was handed over, after an abort: no test follows. */
+    void (*forget)(struct hvd_device_port *d, struct hvd_device_work *work);
 
     /*
-     * Collectives between devices. All four are NULL if the device has none. If that is so on any
-     * rank, the engine stages the tensors of all ranks through host memory.
+     * Collectives between devices. All five are NULL if the device has none. If that is so on any
+     * rank of a set, the engine stages the set's tensors through host memory.
      *
-     * The engine calls make_key on rank 0 of a set. It then calls add_set with that key on every
-     * rank of the set, before the first collective; add_set may wait for the other ranks.
-     *
-     * start enqueues a collective, with the contract of a transport's start (transport.h): same
-     * order on all ranks, and the caller keeps *c until the event behind it is done. Its memory is
-     * the device's. Its scaling has no effect, because pack and unpack have applied it. Its pieces
-     * are NULL.
+     * `moves` returns whether they compute exactly what host memory would; it depends on the
+     * arguments alone, so it is the same on all ranks. The engine calls make_key on rank 0 of a
+     * set. It then calls connect with that key on every rank of the set, before the first
+     * collective, and connected until that no longer returns HVD_INPROGRESS.
      */
+    bool (*moves)(enum hvd_op op, enum hvd_dtype dtype, enum hvd_reduce reduce);
     hvd_status_t (*make_key)(struct hvd_device_port *d, char key[HVD_DEVICE_KEY_MAX],
                              struct hvd_err *err);
-    hvd_status_t (*add_set)(struct hvd_device_port *d, const struct hvd_device_set *device_set,
+    hvd_status_t (*connect)(struct hvd_device_port *d, const struct hvd_device_set *device_set,
                             const char key[HVD_DEVICE_KEY_MAX], struct hvd_err *err);
-    void (*remove_set)(struct hvd_device_port *d, uint32_t set);
-    hvd_status_t (*start)(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                          struct hvd_collective *c, struct hvd_err *err);
+    hvd_status_t (*connected)(struct hvd_device_port *d, uint32_t set, struct hvd_err *err);
+    void (*disconnect)(struct hvd_device_port *d, uint32_t set);
 
-    /* Ends the running collectives of all sets, because some rank will not do its part. Other
-     * work on the streams runs to its end. */
-    void (*abort)(struct hvd_device_port *d);
+    /* Ends the running collectives of all sets, because some rank will not do its part. They fail
+     * when their events are asked for. Waits until no work accesses memory any more, for some
+     * seconds at most: a kernel of the program may not end. Nothing is launched afterwards. cause
+     * is copied. */
+    void (*abort)(struct hvd_device_port *d, const char *cause);
 };
 
 /* The part of an adapter that its users see; adapters put it first in their own struct. Its
- * creator destroys it, after the engine and all outputs of the engine. */
+ * creator destroys it, after the engine and all outputs and events. */
 struct hvd_device_port {
     const struct hvd_device_ops *ops;
     const char *name; /* for messages: "GPU 0 (NVIDIA H200)" */
 };
+
+/* Adds a user to an event, and returns the event. NULL is allowed. Any thread. */
+static inline struct hvd_device_event *hvd_device_event_retain(struct hvd_device_event *event)
+{
+    if (event)
+        atomic_fetch_add_explicit(&event->n_users, 1, memory_order_relaxed);
+    return event;
+}
+
+/* Removes a user. The device takes an event without users back. NULL is allowed. Any thread. */
+static inline void hvd_device_event_release(struct hvd_device_event *event)
+{
+    if (event && atomic_fetch_sub_explicit(&event->n_users, 1, memory_order_acq_rel) == 1)
+        event->device->ops->recycle(event->device, event);
+}
 
 /*
  * Returns the host as a device. Its memory is the host's, every operation completes during the

@@ -82,8 +82,8 @@ struct hvd_submission {
     struct hvd_request request; /* must pass hvd_request_check */
     const void *input;          /* in device memory, like output, if request.device is HVD_GPU */
     void *output;               /* allreduce, broadcast, reducescatter */
-    void *ready; /* the device event after which the input is valid; it stays as long as the input.
-                    NULL: valid now */
+    struct hvd_device_event *ready; /* the device reads the input when it is done; borrowed for the
+                                       call; NULL: the input is there */
     const int64_t
         *splits;  /* alltoall: rows to each rank of the set; must pass hvd_op_layout_splits */
     uint32_t set; /* the process set */
@@ -127,8 +127,9 @@ struct hvd_described {
     const void *input;
     void *output;
     uint32_t set;
-    bool is_waited_now;  /* see hvd_submission */
-    uint32_t group_size; /* 0: no group */
+    bool is_waited_now;             /* see hvd_submission */
+    uint32_t group_size;            /* 0: no group */
+    struct hvd_device_event *ready; /* see hvd_submission */
     const struct hvd_completion *completion;
 };
 
@@ -231,8 +232,10 @@ int hvd_engine_poll(struct hvd_engine *e, int64_t handle);
 
 /* The results of a wait besides the status. */
 struct hvd_outcome {
-    struct horovod_output *output; /* of an allgather or alltoall, the caller's; else NULL */
-    int64_t number;                /* join: the rank that joined last */
+    struct horovod_output *output;  /* of an allgather or alltoall, the caller's; else NULL */
+    struct hvd_device_event *event; /* of a tensor on the device, the caller's to release: the
+                                       result is there once it is done. NULL: it is there */
+    int64_t number;                 /* join: the rank that joined last */
 };
 
 /*
@@ -250,6 +253,14 @@ hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_ou
  * some microseconds. */
 hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                  struct hvd_outcome *outcome, struct hvd_err *err);
+
+/*
+ * Waits on the host until the event of a tensor on the device is done, and makes progress meanwhile
+ * where no thread of the engine does. NULL is allowed. HVD_ERR_SHUTDOWN when the job or the device
+ * has failed: the result is undefined. The caller keeps the event. Any thread that may wait.
+ */
+hvd_status_t hvd_engine_await(struct hvd_engine *e, struct hvd_device_event *event,
+                              struct hvd_err *err);
 
 /* Does one step of work unless another thread is the progress owner; returns whether anything
  * happened. For tests that run all ranks in one thread. */

@@ -36,8 +36,9 @@ void hvd_output_destroy(struct horovod_output *output)
     if (output->is_borrowed)
         output->data = NULL;
     if (output->device && output->data)
-        output->device->ops->free(output->device, output->data);
+        output->device->ops->free(output->device, output->data, output->after);
     else
         hvd_free(output->data);
+    hvd_device_event_release(output->after);
     hvd_free(output);
 }

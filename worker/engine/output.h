@@ -11,6 +11,8 @@
 struct horovod_output {
     void *data;                     /* owned; NULL when bytes is 0 */
     struct hvd_device_port *device; /* the owner of the memory; borrowed; NULL: the host */
+    struct hvd_device_event *after; /* a user of the event after which the device may free the
+                                       memory; NULL: at once */
     bool is_borrowed;               /* data is the program's memory */
     size_t bytes;
     int64_t n_rows;

@@ -10,6 +10,7 @@
 #include "worker/engine/execute/mover.h"
 #include "worker/engine/execute/op_trace.h"
 #include "worker/engine/execute/sharing.h"
+#include "worker/engine/execute/staging.h"
 #include "worker/engine/execute/tune.h"
 
 const char *hvd_fused_op_name(const struct hvd_fused_op *f)
@@ -71,6 +72,8 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     f->zeros = NULL;
     hvd_free(f->splits);
     f->splits = NULL;
+    if (f->staging && status == HVD_OK)
+        hvd_staging_pass_event(f);
     if (f->mover->finish)
         f->mover->finish(set, f);
     if (e->options.autotune && status == HVD_OK)
@@ -208,7 +211,7 @@ hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bo
 
     for (int i = 0; i < set->own.n_moving && st == HVD_OK;) {
         struct hvd_fused_op *f = set->own.moving[i];
-        st = f->mover->test(e, f, err);
+        st = f->mover->test(e, set, f, err);
         if (st == HVD_INPROGRESS) {
             st = HVD_OK;
             i++;

@@ -172,8 +172,10 @@ hvd_status_t hvd_mover_start(struct hvd_engine *e, struct hvd_set *set, struct h
     return e->transport->ops->start(e->transport, &f->move, err);
 }
 
-hvd_status_t hvd_mover_test(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
+hvd_status_t hvd_mover_test(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            struct hvd_err *err)
 {
+    (void)set;
     return e->transport->ops->test(e->transport, &f->move, err);
 }
 

@@ -43,7 +43,8 @@ struct hvd_mover {
                           struct hvd_err *err);
 
     /* HVD_INPROGRESS while it moves. A failure means that the transport or the device is broken. */
-    hvd_status_t (*test)(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err);
+    hvd_status_t (*test)(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                         struct hvd_err *err);
 
     /* Selects the next action after a collective has moved. NULL: HVD_ADVANCE_DONE. On failure
      * after HVD_ADVANCE_MOVES the end of the job finishes the operation; on any other failure the
@@ -99,6 +100,7 @@ hvd_status_t hvd_mover_claim(struct hvd_engine *e, struct hvd_set *set, struct h
 /* For start and test: perform f->move on the transport. */
 hvd_status_t hvd_mover_start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                              struct hvd_err *err);
-hvd_status_t hvd_mover_test(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err);
+hvd_status_t hvd_mover_test(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            struct hvd_err *err);
 
 #endif

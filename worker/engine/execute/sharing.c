@@ -24,12 +24,14 @@ static struct hvd_use **bucket_of(struct hvd_set *set, const void *at)
 }
 
 /* Whether two fused operations need no ordering here. Host memory and device memory are
- * distinct, and operations on the device's stream keep their order there. */
+ * distinct, and operations between devices keep their order there. */
 static bool is_apart(const struct hvd_fused_op *a, const struct hvd_fused_op *b)
 {
+    if (a == b)
+        return false;
     if (!a->staging || !b->staging)
         return a->staging != b->staging;
-    return hvd_staging_is_launched(a->staging) && hvd_staging_is_launched(b->staging);
+    return hvd_staging_is_direct(a->staging) && hvd_staging_is_direct(b->staging);
 }
 
 /* Returns a use of the memory that conflicts with this one; NULL when there is none. */

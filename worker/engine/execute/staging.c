@@ -1,17 +1,15 @@
 /*
- * Fused operations of tensors on the device. If the devices of all ranks have their own
- * collectives, a fused operation is enqueued on a stream as a whole: pack, collective, unpack.
+ * Fused operations of tensors on the device. If the devices of all ranks can move one, it is handed
+ * over to the device as a whole, and has ended for the engine when the device has launched it.
  * Otherwise it goes through host memory, where it moves like any other:
  *
- *     begin ── load ──> (its turn) ── transport ──> landed ── unload ──> done
- *              pack,                                          unpack,
- *              event                                          event
+ *     HERE ──> LAUNCHED ──────────────────────────────────────────────> done
+ *        │        move
+ *        └───> LOADING ──> ABOARD ── transport ──> landed ──> UNLOADING ──> done
+ *                load                                          unload
  *
- * The ranks of a set decide between the two before its first fused operation. They exchange the key
- * by which their devices connect, and whether a device lacks collectives.
- *
- * A set keeps its blocks of host memory and its buffers on the device, as many as were in use at
- * once. So a program in its loop allocates nothing. Runs in the progress owner.
+ * Tensors that complete by a callback do so when the results are in their places. Runs in the
+ * progress owner.
  */
 
 #include "worker/engine/execute/staging.h"
@@ -19,121 +17,35 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/device_set.h"
 #include "worker/engine/execute/mover.h"
 #include "worker/engine/execute/op_trace.h"
 #include "worker/engine/execute/sharing.h"
-
-#define BLOCK_MIN ((size_t)64 << 10)
-
-/* Ranks without collectives set the flag that follows the key. */
-#define QUESTION_LEN (HVD_DEVICE_KEY_MAX + 1)
-
-enum mode { UNKNOWN, STAGED, DIRECT };
+#include "worker/engine/output.h"
 
 enum phase {
-    HERE,    /* nothing has started */
-    LOADING, /* the device copies the inputs to host memory */
-    ABOARD,  /* the inputs are in host memory, and f->move refers to it */
-    LANDING, /* the device copies the results to their places */
-};
-
-struct block {
-    struct block *next;
-    void *memory;
-    size_t bytes;
-    bool is_host;
+    HERE,      /* nothing has started */
+    LAUNCHED,  /* the device moves it */
+    LOADING,   /* the device copies the inputs to host memory */
+    ABOARD,    /* the inputs are in host memory, and f->move refers to it */
+    UNLOADING, /* the device copies the results to their places */
 };
 
 struct hvd_staging {
     struct hvd_device_port *device;
     enum phase phase;
-    bool is_claimed;            /* its memory is claimed: see hvd_sharing_claim */
-    bool is_launched;           /* it moves by collectives of the device */
-    struct hvd_collective move; /* the fused operation's, during the exchange of keys */
-    bool has_more;              /* likewise */
-    struct hvd_piece whole;     /* a single tensor's memory on the device */
-    struct hvd_piece host;      /* a single tensor's host memory */
-    struct block *block;        /* owned; NULL: none */
-    struct hvd_device_event *event;
+    bool is_claimed; /* its memory is claimed: see hvd_sharing_claim */
+    bool is_direct;  /* it moves between devices */
+    bool is_handed;  /* `work` is with the device, which has not launched it */
+    bool is_watched; /* a tensor completes by a callback */
+    struct hvd_device_work work;
+    struct hvd_device_event **ready; /* owned array of borrowed events */
+    uint32_t ready_room;
+    struct hvd_device_event *event; /* of work that was launched; a user of it */
+    struct hvd_piece whole;         /* a single tensor's memory on the device */
+    struct hvd_piece host;          /* a single tensor's host memory */
+    struct hvd_host_block *block;   /* owned; NULL: none */
 };
-
-struct hvd_set_device {
-    struct hvd_device_port *device;
-    struct hvd_device_stream *in; /* also for the device's collectives */
-    struct hvd_device_stream *out;
-    struct block *free; /* owned */
-    uint32_t set;
-    uint32_t n_unclaimed; /* fused operations that have begun and have not claimed their memory */
-    enum mode mode;
-    char question[QUESTION_LEN];
-};
-
-/* --- Memory ----------------------------------------------------------------------------------- */
-
-static void free_block(struct hvd_device_port *d, struct block *block)
-{
-    if (!block)
-        return;
-    if (block->is_host)
-        d->ops->free_host(d, block->memory);
-    else
-        d->ops->free(d, block->memory);
-    hvd_free(block);
-}
-
-/* Takes a block off the list of free ones. Frees one that is too small instead, so that such
- * blocks do not pile up; returns NULL then. */
-static struct block *find_block(struct hvd_set_device *on, size_t bytes, bool is_host)
-{
-    struct block **small = NULL;
-
-    for (struct block **at = &on->free; *at; at = &(*at)->next) {
-        struct block *block = *at;
-        if (block->is_host != is_host)
-            continue;
-        if (block->bytes >= bytes) {
-            *at = block->next;
-            return block;
-        }
-        small = at;
-    }
-    if (small) {
-        struct block *block = *small;
-        *small = block->next;
-        free_block(on->device, block);
-    }
-    return NULL;
-}
-
-static hvd_status_t take_block(struct hvd_set_device *on, size_t bytes, bool is_host,
-                               struct block **out, struct hvd_err *err)
-{
-    struct hvd_device_port *d = on->device;
-    struct block *block = find_block(on, bytes, is_host);
-    size_t room = BLOCK_MIN;
-    hvd_status_t st = HVD_OK;
-
-    if (block) {
-        *out = block;
-        return HVD_OK;
-    }
-    while (room < bytes && room <= SIZE_MAX / 2)
-        room *= 2;
-    block = hvd_calloc(1, sizeof(*block));
-    if (!block)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory", d->name);
-    block->bytes = room < bytes ? bytes : room;
-    block->is_host = is_host;
-    if (is_host)
-        st = d->ops->alloc_host(d, block->bytes, &block->memory, err);
-    else
-        st = d->ops->alloc(d, block->bytes, &block->memory, err);
-    if (st == HVD_OK)
-        *out = block;
-    else
-        hvd_free(block);
-    return st;
-}
 
 hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_output *output,
                                  size_t bytes, struct hvd_err *err)
@@ -145,75 +57,14 @@ hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_outp
     return bytes > 0 ? d->ops->alloc(d, bytes, &output->data, err) : HVD_OK;
 }
 
-/* --- Life cycle ------------------------------------------------------------------------------- */
-
-void hvd_staging_set_destroy(struct hvd_set_device *on)
-{
-    if (!on)
-        return;
-    struct hvd_device_port *d = on->device;
-    if (on->in)
-        d->ops->destroy_stream(d, on->in);
-    if (on->out)
-        d->ops->destroy_stream(d, on->out);
-    if (on->mode == DIRECT)
-        d->ops->remove_set(d, on->set);
-    while (on->free) {
-        struct block *next = on->free->next;
-        free_block(d, on->free);
-        on->free = next;
-    }
-    hvd_free(on);
-}
-
-/* Creates the set's resources on the device at first use. A joined rank may have no device: it
- * contributes zeros, and discards results, in host memory. */
-static hvd_status_t open_set(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
-{
-    struct hvd_device_port *d = e->options.device ? e->options.device : hvd_host_device();
-
-    if (set->own.on_device)
-        return HVD_OK;
-    struct hvd_set_device *on = hvd_calloc(1, sizeof(*on));
-    if (!on)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory for a process set", d->name);
-    on->device = d;
-    on->set = set->id;
-    hvd_status_t st = d->ops->create_stream(d, &on->in, err);
-    if (st == HVD_OK)
-        st = d->ops->create_stream(d, &on->out, err);
-    if (st == HVD_OK)
-        set->own.on_device = on;
-    else
-        hvd_staging_set_destroy(on);
-    return st;
-}
-
-static void let_go(struct hvd_staging *s)
-{
-    if (s->event)
-        s->device->ops->release(s->device, s->event);
-    s->event = NULL;
-}
-
 void hvd_staging_destroy(struct hvd_staging *s)
 {
     if (!s)
         return;
-    let_go(s);
-    free_block(s->device, s->block);
+    hvd_device_event_release(s->event);
+    hvd_device_set_free_block(s->device, s->block);
+    hvd_free(s->ready);
     hvd_free(s);
-}
-
-/* Records an event, which the progress owner polls until it is done. */
-static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
-                           struct hvd_device_stream *stream, struct hvd_err *err)
-{
-    hvd_status_t st = s->device->ops->record(s->device, stream, &s->event, err);
-
-    if (st == HVD_OK && s->event)
-        e->own.n_on_device++;
-    return st;
 }
 
 static void finish(struct hvd_set *set, struct hvd_fused_op *f)
@@ -222,34 +73,133 @@ static void finish(struct hvd_set *set, struct hvd_fused_op *f)
 
     if (!s) /* the preparation failed before there was one */
         return;
-    let_go(s);
-    if (s->block) {
-        s->block->next = set->own.on_device->free;
-        set->own.on_device->free = s->block;
-        s->block = NULL;
-    }
+    hvd_device_event_release(s->event);
+    s->event = NULL;
+    if (s->block)
+        hvd_device_set_put(set->own.on_device, s->block);
+    s->block = NULL;
     s->phase = HERE;
-    s->is_claimed = s->is_launched = false;
+    s->is_claimed = s->is_direct = false;
 }
 
-/* HVD_OK when the device has no work left for the operation. */
-static hvd_status_t test_event(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
+/* --- Work of the device ----------------------------------------------------------------------- */
+
+/* Collects the events of the inputs, and that of the set's last operation if given. */
+static hvd_status_t gather_ready(struct hvd_fused_op *f, struct hvd_device_event *behind,
+                                 struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
 
-    if (!s->event)
-        return HVD_OK;
-    hvd_status_t st = s->device->ops->query(s->device, s->event, err);
-    if (st == HVD_OK) {
-        let_go(s);
-        e->own.n_on_device--;
+    if (s->ready_room < f->n_members + 1) {
+        hvd_free(s->ready);
+        s->ready_room = 0;
+        s->ready = hvd_malloc((size_t)f->n_members + 1, sizeof(struct hvd_device_event *));
+        if (!s->ready)
+            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for %u events", f->n_members);
+        s->ready_room = f->n_members + 1;
     }
-    return st;
+    s->work.n_ready = 0;
+    s->is_watched = s->work.is_shared = false;
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        const struct hvd_entry *entry = f->members[i].entry;
+        hvd_fused_op_fetch(f, i);
+        if (!entry)
+            continue;
+        s->is_watched = s->is_watched || entry->has_completion;
+        s->work.is_shared = s->work.is_shared || f->members[i].is_shared;
+        if (entry->ready)
+            s->ready[s->work.n_ready++] = entry->ready;
+    }
+    if (behind)
+        s->ready[s->work.n_ready++] = behind;
+    s->work.ready = s->ready;
+    return HVD_OK;
+}
+
+/* The device has the events now, or has failed. */
+static void drop_ready(const struct hvd_fused_op *f)
+{
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        if (!entry || !entry->ready)
+            continue;
+        hvd_device_event_release(entry->ready);
+        entry->ready = NULL;
+    }
+}
+
+static hvd_status_t hand_over(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
+{
+    struct hvd_staging *s = f->staging;
+    const hvd_status_t st = s->device->ops->launch(s->device, &s->work, err);
+
+    if (st != HVD_OK)
+        return st;
+    s->is_handed = true;
+    e->own.n_on_device++;
+    return HVD_OK;
+}
+
+/* HVD_OK when the device has launched the work, HVD_INPROGRESS before. */
+static hvd_status_t test_launch(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                                struct hvd_err *err)
+{
+    struct hvd_staging *s = f->staging;
+
+    if (!s->is_handed)
+        return HVD_OK;
+    const hvd_status_t st = s->device->ops->test(s->device, &s->work, err);
+    if (st == HVD_INPROGRESS)
+        return st;
+    s->is_handed = false;
+    e->own.n_on_device--;
+    if (s->work.kind != HVD_DEVICE_UNLOAD)
+        drop_ready(f);
+    if (st != HVD_OK)
+        return st;
+    s->event = s->work.event;
+    if (s->event)
+        e->own.n_on_device++;
+    if (s->work.kind == HVD_DEVICE_MOVE)
+        hvd_device_set_launched(e, set->own.on_device, s->event, hvd_fused_op_name(f));
+    return HVD_OK;
+}
+
+/* HVD_OK when the device has done the work. */
+static hvd_status_t test_event(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                               struct hvd_err *err)
+{
+    struct hvd_staging *s = f->staging;
+    hvd_status_t st = test_launch(e, set, f, err);
+
+    if (st != HVD_OK || !s->event)
+        return st;
+    st = s->device->ops->query(s->device, s->event, err);
+    if (st != HVD_OK)
+        return st;
+    hvd_device_event_release(s->event);
+    s->event = NULL;
+    e->own.n_on_device--;
+    return HVD_OK;
+}
+
+void hvd_staging_pass_event(struct hvd_fused_op *f)
+{
+    const struct hvd_staging *s = f->staging;
+
+    for (uint32_t i = 0; s && s->event && i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        if (!entry)
+            continue;
+        entry->event = hvd_device_event_retain(s->event);
+        if (entry->output)
+            entry->output->after = hvd_device_event_retain(s->event);
+    }
 }
 
 /* --- Through the memory of the host ----------------------------------------------------------- */
 
-/* Computes how many elements of the fused operation enter and leave on this rank. */
+/* Returns the elements of this rank's input that are read, and of its output. */
 static void count_elements(const struct hvd_set *set, const struct hvd_fused_op *f, int64_t *in,
                            int64_t *out)
 {
@@ -264,18 +214,18 @@ static void count_elements(const struct hvd_set *set, const struct hvd_fused_op 
         *out = (int64_t)(entry->output->bytes / hvd_dtype_size((int)c->dtype));
 }
 
-/* Describes a copy of all tensors of the operation. */
-static struct hvd_device_copy copy_of(const struct hvd_fused_op *f, int64_t count, void *buffer,
-                                      bool is_host)
+/* Describes a copy of all tensors of the operation, with `count` elements if there is one. */
+static void describe_copy(struct hvd_fused_op *f, enum hvd_device_work_kind kind, int64_t count,
+                          void *host)
 {
     struct hvd_staging *s = f->staging;
 
     s->whole.count = count;
-    return (struct hvd_device_copy){.pieces = f->pieces ? f->pieces : &s->whole,
-                                    .n_pieces = f->pieces ? (int)f->n_members : 1,
-                                    .buffer = buffer,
-                                    .is_host = is_host,
-                                    .dtype = f->request.dtype};
+    s->work.kind = kind;
+    s->work.move = &f->move;
+    s->work.pieces = f->pieces ? f->pieces : &s->whole;
+    s->work.n_pieces = f->pieces ? (int)f->n_members : 1;
+    s->work.host = host;
 }
 
 /* Sets the host memory of each tensor. */
@@ -293,7 +243,7 @@ static void point_to_host(struct hvd_fused_op *f, char *input, char *output)
     }
 }
 
-/* Enqueues the copy into host memory. */
+/* Starts the copy into host memory. */
 static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                          struct hvd_err *err)
 {
@@ -309,16 +259,16 @@ static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_f
     const bool in_place = !hvd_op_is_uneven(f->move.op);
     const size_t larger = in_bytes > out_bytes ? in_bytes : out_bytes;
     hvd_status_t st =
-        take_block(on, in_place ? larger : in_bytes + out_bytes, true, &s->block, err);
+        hvd_device_set_take(on, in_place ? larger : in_bytes + out_bytes, &s->block, err);
+    if (st == HVD_OK)
+        st = gather_ready(f, on->last.event, err); /* which may write an input of this one */
     if (st != HVD_OK)
         return st;
     s->whole = (struct hvd_piece){.input = f->move.input, .output = f->move.output};
     char *memory = s->block->memory;
-    const struct hvd_device_copy copy = copy_of(f, in, memory, true);
+    describe_copy(f, HVD_DEVICE_LOAD, in, memory);
     if (in > 0)
-        st = s->device->ops->pack(s->device, on->in, &copy, err);
-    if (st == HVD_OK && in > 0)
-        st = record(e, s, on->in, err);
+        st = hand_over(e, f, err);
     point_to_host(f, memory, in_place ? memory : memory + in_bytes);
     s->phase = LOADING;
     return st;
@@ -329,15 +279,13 @@ struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i)
     return f->pieces ? f->pieces[i] : f->staging->host;
 }
 
-/* Enqueues the copy of the results to the device, after f->move has landed in host memory. */
+/* Starts the copy of the results to the device, after f->move has landed in host memory. */
 static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
     int64_t in;
     int64_t out;
-    hvd_status_t st = HVD_OK;
 
     if (f->pieces) {
         out = f->work.count;
@@ -348,160 +296,42 @@ static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd
     } else {
         count_elements(set, f, &in, &out);
     }
-    const struct hvd_device_copy copy = copy_of(f, out, s->host.output, true);
-    if (out > 0)
-        st = s->device->ops->unpack(s->device, on->out, &copy, err);
-    if (st == HVD_OK && out > 0)
-        st = record(e, s, on->out, err);
-    s->phase = LANDING;
-    return st;
+    s->work.n_ready = 0;
+    describe_copy(f, HVD_DEVICE_UNLOAD, out, s->host.output);
+    s->phase = UNLOADING;
+    return out > 0 ? hand_over(e, f, err) : HVD_OK;
 }
 
-/* --- By the device's own collectives ---------------------------------------------------------- */
+/* --- Between devices -------------------------------------------------------------------------- */
 
-static bool scales(const struct hvd_scaling *s)
-{
-    return !hvd_factor_equal(s->prescale, 1) || !hvd_factor_equal(s->postscale, 1) ||
-           s->divisor != 1;
-}
-
-/* Makes the tensors contiguous in device memory. A single tensor stays where it is if it needs
- * no scaling. */
-static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, int64_t in,
-                                  int64_t out, struct hvd_err *err)
-{
-    struct hvd_set_device *on = set->own.on_device;
-    struct hvd_staging *s = f->staging;
-    const size_t width = hvd_dtype_size((int)f->request.dtype);
-    const int64_t larger = in > out ? in : out;
-
-    const bool is_whole = !f->pieces && f->members[0].entry;
-    if (is_whole && set->self.size > 1 && !scales(&f->move.scaling))
-        return HVD_OK;
-    hvd_status_t st = take_block(on, (size_t)larger * width, false, &s->block, err);
-    if (st != HVD_OK)
-        return st;
-    struct hvd_device_copy copy = copy_of(f, in, s->block->memory, false);
-    if (scales(&f->move.scaling))
-        copy.scaling = &f->move.scaling;
-    if (in > 0)
-        st = s->device->ops->pack(s->device, on->in, &copy, err);
-    f->move.input = s->block->memory;
-    f->move.output = s->block->memory;
-    f->move.pieces = NULL;
-    f->move.n_pieces = 0;
-    return st;
-}
-
-/* Enqueues all steps of the operation. A set of one rank has no collective. */
-static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+static hvd_status_t launch(struct hvd_engine *e, const struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
-    struct hvd_set_device *on = set->own.on_device;
     struct hvd_staging *s = f->staging;
-    const struct hvd_scaling scaling = f->move.scaling;
-    int64_t in;
-    int64_t out;
+    hvd_status_t st = gather_ready(f, NULL, err);
 
-    count_elements(set, f, &in, &out);
-    s->whole = (struct hvd_piece){.input = f->move.input, .output = f->move.output};
-    hvd_status_t st = gather_pieces(set, f, in, out, err);
-    f->move.scaling = (struct hvd_scaling){.prescale = 1, .postscale = 1, .divisor = 1};
-    if (st == HVD_OK && set->self.size > 1)
-        st = s->device->ops->start(s->device, on->in, &f->move, err);
-    if (st == HVD_OK && s->block && out > 0) {
-        struct hvd_device_copy copy = copy_of(f, out, s->block->memory, false);
-        if (scales(&scaling))
-            copy.scaling = &scaling;
-        st = s->device->ops->unpack(s->device, on->in, &copy, err);
-    }
+    s->work.kind = HVD_DEVICE_MOVE;
+    s->work.move = &f->move;
+    s->work.is_alone = set->self.size == 1;
     if (st == HVD_OK)
-        st = record(e, s, on->in, err);
-    s->phase = LANDING;
+        st = hand_over(e, f, err);
+    s->phase = LAUNCHED;
     return st;
 }
-
-/* --- The choice between the two --------------------------------------------------------------- */
-
-/* Replaces f->move by the exchange of the key, from rank 0, and of whether any rank lacks
- * collectives. */
-static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
-{
-    struct hvd_set_device *on = set->own.on_device;
-    struct hvd_staging *s = f->staging;
-    hvd_status_t st = HVD_OK;
-
-    memset(on->question, 0, sizeof(on->question));
-    on->question[HVD_DEVICE_KEY_MAX] = on->device->ops->start ? 0 : 1;
-    if (on->device->ops->start && set->self.rank == 0)
-        st = on->device->ops->make_key(on->device, on->question, err);
-    s->move = f->move;
-    s->has_more = f->has_more;
-    f->has_more = true;
-    f->move = (struct hvd_collective){.op = HVD_ALLREDUCE,
-                                      .dtype = HVD_UINT8,
-                                      .reduce = HVD_MAX,
-                                      .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
-                                      .set = set->id,
-                                      .input = on->question,
-                                      .output = on->question,
-                                      .count = QUESTION_LEN};
-    return st;
-}
-
-/* Applies the result of the exchange; restores f->move and f->has_more. */
-static hvd_status_t take_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
-                                enum hvd_advance *next, struct hvd_err *err)
-{
-    struct hvd_set_device *on = set->own.on_device;
-    struct hvd_staging *s = f->staging;
-    const struct hvd_device_set device_set = {
-        .set = set->id, .rank = set->self.rank, .size = set->self.size, .ranks = set->ranks};
-    hvd_status_t st = HVD_OK;
-
-    (void)e;
-    f->move = s->move;
-    f->has_more = s->has_more;
-    f->mover = &hvd_staging_mover;
-    *next = HVD_ADVANCE_NEXT;
-    if (on->question[HVD_DEVICE_KEY_MAX] != 0) {
-        on->mode = STAGED;
-        return HVD_OK;
-    }
-    st = on->device->ops->add_set(on->device, &device_set, on->question, err);
-    if (st == HVD_OK)
-        on->mode = DIRECT;
-    return st;
-}
-
-static hvd_status_t start_question(struct hvd_engine *e, struct hvd_set *set,
-                                   struct hvd_fused_op *f, struct hvd_err *err)
-{
-    (void)set;
-    return e->transport->ops->start(e->transport, &f->move, err);
-}
-
-/* Moves the exchange of keys, before the first fused operation of a set. */
-static const struct hvd_mover question_mover = {
-    .start = start_question, .test = hvd_mover_test, .advance = take_answer};
 
 /* --- As a mover ------------------------------------------------------------------------------- */
 
-bool hvd_staging_is_unloading(const struct hvd_staging *s)
+bool hvd_staging_is_on_device(const struct hvd_fused_op *f)
 {
-    return s->phase == LANDING;
+    const struct hvd_staging *s = f->staging;
+
+    return s && (s->phase == LAUNCHED || s->phase == LOADING || s->phase == UNLOADING);
 }
 
 /* Whether f->move refers to host memory in any case: an alltoall's splits. */
 static bool is_prelude(const struct hvd_fused_op *f)
 {
     return f->request.op == HVD_ALLTOALL && f->has_more;
-}
-
-/* Adasum always moves over the transport, because devices have no such collective. */
-static bool is_staged(const struct hvd_set *set, const struct hvd_fused_op *f)
-{
-    return set->own.on_device->mode == STAGED || f->request.reduce == HVD_ADASUM;
 }
 
 /* Claims the operation's memory. HVD_INPROGRESS: an earlier fused operation uses some of it. */
@@ -511,7 +341,7 @@ static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, st
 
     if (s->is_claimed)
         return HVD_OK;
-    s->is_launched = !is_staged(set, f);
+    s->is_direct = hvd_device_set_moves(set->own.on_device, f);
     const hvd_status_t st = hvd_sharing_claim(set, f, err);
     s->is_claimed = st == HVD_OK;
     set->own.on_device->n_unclaimed -= s->is_claimed;
@@ -523,14 +353,14 @@ static hvd_status_t claim_memory(struct hvd_set *set, struct hvd_fused_op *f, st
  * first. */
 static hvd_status_t claim_early(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
-    if (set->own.on_device->n_unclaimed++ > 0 || set->own.on_device->mode != STAGED)
+    if (set->own.on_device->n_unclaimed++ > 0 || set->own.on_device->mode != HVD_MODE_STAGED)
         return HVD_INPROGRESS;
     return claim_memory(set, f, err);
 }
 
-bool hvd_staging_is_launched(const struct hvd_staging *s)
+bool hvd_staging_is_direct(const struct hvd_staging *s)
 {
-    return s->is_launched;
+    return s->is_direct;
 }
 
 static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
@@ -540,13 +370,13 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
 
     f->is_prepared = false;
     if (st == HVD_OK)
-        st = open_set(e, set, err);
+        st = hvd_device_set_open(e, set, err);
     if (st != HVD_OK)
         return st;
     if (!f->staging)
         f->staging = hvd_calloc(1, sizeof(*f->staging));
     if (!f->staging)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a flight");
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a fused operation");
     f->staging->device = set->own.on_device->device;
     f->staging->phase = HERE;
     if (set->self.size == 1 || !f->work.moves_data)
@@ -558,7 +388,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     return st == HVD_INPROGRESS ? HVD_OK : st;
 }
 
-/* Only handles the splits, which are in host memory. The stream keeps the order of the rest. */
+/* Only handles the splits, which are in host memory. The device keeps the order of the rest. */
 static hvd_status_t alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           struct hvd_err *err)
 {
@@ -578,22 +408,26 @@ static hvd_status_t claim(struct hvd_engine *e, struct hvd_set *set, struct hvd_
                           struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
+    hvd_status_t st;
 
-    if (set->self.size == 1)
-        return launch(e, set, f, err);
-    if (set->own.on_device->mode == UNKNOWN) {
-        f->mover = &question_mover;
-        return exchange_keys(set, f, err);
+    if (set->self.size == 1) {
+        s->is_direct = true;
+        st = hvd_sharing_claim(set, f, err);
+        return st == HVD_OK ? launch(e, set, f, err) : st;
     }
-    hvd_status_t st = claim_memory(set, f, err);
+    st = hvd_device_set_ready(e, set, err);
+    if (st == HVD_ERR_NOT_FOUND)
+        return hvd_device_set_ask(set, f, err);
+    if (st == HVD_OK)
+        st = claim_memory(set, f, err);
     if (st != HVD_OK || is_prelude(f) || s->phase == ABOARD)
         return st;
-    if (s->is_launched)
+    if (s->is_direct)
         return launch(e, set, f, err);
     if (s->phase == HERE)
         st = load(e, set, f, err);
     if (st == HVD_OK)
-        st = test_event(e, f, err);
+        st = test_event(e, set, f, err);
     if (st == HVD_OK)
         s->phase = ABOARD;
     return st;
@@ -602,15 +436,25 @@ static hvd_status_t claim(struct hvd_engine *e, struct hvd_set *set, struct hvd_
 static hvd_status_t start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           struct hvd_err *err)
 {
-    if (f->staging->phase != LANDING)
+    if (f->staging->phase != LAUNCHED)
         return hvd_mover_of_host(f)->start(e, set, f, err);
-    hvd_op_trace_started(e, set, f); /* claim has launched it */
+    hvd_op_trace_started(e, set, f); /* claim has handed it over */
     return HVD_OK;
 }
 
-static hvd_status_t test(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
+static hvd_status_t test(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                         struct hvd_err *err)
 {
-    return f->staging->phase == LANDING ? test_event(e, f, err) : hvd_mover_test(e, f, err);
+    struct hvd_staging *s = f->staging;
+
+    if (s->phase != LAUNCHED && s->phase != UNLOADING)
+        return hvd_mover_test(e, set, f, err);
+    if (s->phase == UNLOADING || s->is_watched)
+        return test_event(e, set, f, err);
+    const hvd_status_t st = test_launch(e, set, f, err);
+    if (st == HVD_OK && s->event)
+        e->own.n_on_device--; /* the program asks for the event from now on */
+    return st;
 }
 
 /* Copies the results back to the device after the last collective. */
@@ -620,7 +464,7 @@ static hvd_status_t advance(struct hvd_engine *e, struct hvd_set *set, struct hv
     const struct hvd_mover *inner = hvd_mover_of_host(f);
     hvd_status_t st = HVD_OK;
 
-    if (f->staging->phase == LANDING)
+    if (f->staging->phase == LAUNCHED || f->staging->phase == UNLOADING)
         return HVD_OK;
     if (inner->advance)
         st = inner->advance(e, set, f, next, err);
@@ -638,18 +482,20 @@ const struct hvd_mover hvd_staging_mover = {.prepare = prepare,
                                             .advance = advance,
                                             .finish = finish};
 
-void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set)
-{
-    struct hvd_set_device *on = set->own.on_device;
+/* --- The end of the job ----------------------------------------------------------------------- */
 
-    (void)e;
-    if (!on)
+void hvd_staging_abort(struct hvd_engine *e, const char *cause)
+{
+    if (e->options.device)
+        e->options.device->ops->abort(e->options.device, cause);
+}
+
+void hvd_staging_forget(struct hvd_fused_op *f)
+{
+    struct hvd_staging *s = f->staging;
+
+    if (!s || !s->is_handed)
         return;
-    on->device->ops->abort(on->device);
-    if (on->in)
-        on->device->ops->destroy_stream(on->device, on->in);
-    if (on->out)
-        on->device->ops->destroy_stream(on->device, on->out);
-    on->in = NULL;
-    on->out = NULL;
+    s->device->ops->forget(s->device, &s->work);
+    s->is_handed = false;
 }

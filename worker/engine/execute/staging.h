@@ -13,27 +13,27 @@
 hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_output *output,
                                  size_t bytes, struct hvd_err *err);
 
-/* Whether the fused operation has claimed memory to move by collectives of the device. Such
- * operations follow each other on one stream. */
-bool hvd_staging_is_launched(const struct hvd_staging *s);
+/* Whether the fused operation has claimed memory to move between devices. Such operations keep
+ * their order on the device. */
+bool hvd_staging_is_direct(const struct hvd_staging *s);
 
-/* Whether the device copies results to their places; for hvd_staging_is_landing. */
-bool hvd_staging_is_unloading(const struct hvd_staging *s);
-
-/* Whether only the device has work left for the fused operation. */
-static inline bool hvd_staging_is_landing(const struct hvd_fused_op *f)
-{
-    return f->staging && hvd_staging_is_unloading(f->staging);
-}
+/* Whether the device works for the fused operation, and nothing of it moves over the transport. */
+bool hvd_staging_is_on_device(const struct hvd_fused_op *f);
 
 /* Returns the host memory of a tensor while the fused operation is in host memory. */
 struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i);
 
-/* Ends the set's work on the device. After the return the device accesses no memory of the set. */
-void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set);
+/* Passes the event of a launched operation to its tensors, before they are published. */
+void hvd_staging_pass_event(struct hvd_fused_op *f);
 
-/* Free a fused operation's staging, and a set's resources on the device. NULL is allowed. */
+/* Ends the device's work for all sets. Tensors whose operations were launched end by their
+ * events. */
+void hvd_staging_abort(struct hvd_engine *e, const char *cause);
+
+/* Drops the work of a fused operation, after hvd_staging_abort. */
+void hvd_staging_forget(struct hvd_fused_op *f);
+
+/* Frees a fused operation's staging. NULL is allowed. */
 void hvd_staging_destroy(struct hvd_staging *s);
-void hvd_staging_set_destroy(struct hvd_set_device *on);
 
 #endif

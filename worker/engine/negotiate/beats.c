@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/execute/device_set.h"
 #include "worker/engine/execute/fused_op.h"
 #include "worker/engine/execute/staging.h"
 #include "worker/engine/negotiate/control.h"
@@ -178,7 +179,7 @@ static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
     uint64_t n = set->own.n_landed << 48;
 
     for (int i = 0; i < set->own.n_moving && e->transport->ops->moved; i++)
-        if (!hvd_staging_is_landing(set->own.moving[i]))
+        if (!hvd_staging_is_on_device(set->own.moving[i]))
             n += e->transport->ops->moved(e->transport, &set->own.moving[i]->move);
     return n;
 }
@@ -188,6 +189,7 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
                         char name[NAME_SHOWN])
 {
     const struct hvd_fused_op *f = oldest_fused_op(set);
+    const struct hvd_flying *flying = set->own.on_device ? &set->own.on_device->first : NULL;
     struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
 
     *waits = (struct hvd_waits){0};
@@ -200,6 +202,10 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
         waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = f->since_ns,
                                                      .name = hvd_strview_of(hvd_fused_op_name(f)),
                                                      .moved = count_moved(e, set)};
+    else if (flying && flying->event)
+        waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = flying->since_ns,
+                                                     .name = hvd_strview_of(flying->name),
+                                                     .moved = flying->number};
     if (set->id == 0 && e->own.left_ns > 0 && !e->own.is_done)
         waits->of[HVD_WAIT_LEAVE].since_ns = e->own.left_ns;
     if (set->own.negotiator) {
@@ -322,7 +328,7 @@ static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     for (int i = 0; i < set->own.n_moving; i++)
         if (set->own.moving[i] == f)
-            return !hvd_staging_is_landing(f);
+            return !hvd_staging_is_on_device(f);
     return false;
 }
 
@@ -340,7 +346,7 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
                  f ? hvd_op_name((int)f->request.op) : "", seconds(transfer_ns));
     if (transfer_ns > step->waited_ns)
         hvd_text_add(text, " and has not moved for %.3g seconds", seconds(step->waited_ns));
-    if (f && hvd_staging_is_landing(f)) {
+    if (!f || hvd_staging_is_on_device(f)) {
         hvd_text_add(text, ": the device of this rank is not done");
     } else if (n_silent > 0) {
         for (int i = 0; i < n_silent; i++)

@@ -13,7 +13,6 @@
 #include "base/rank_state.h"
 #include "base/str.h"
 #include "worker/engine/execute/fused_op.h"
-#include "worker/engine/execute/inputs.h"
 #include "worker/engine/execute/staging.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/membership.h"
@@ -76,7 +75,6 @@ void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text
         !e->locked.infos[set->id].is_removed) /* the first cause of the job's end */
         e->locked.cause = hvd_strdup(text);
     set->locked.is_join_pending = false;
-    hvd_inputs_forget(e, set);
     size_t n = 0;
     while (hvd_entry_list_take(&set->locked.queue)) /* the table or the slots have them too */
         n++;
@@ -173,17 +171,19 @@ static void end_fused_op(struct hvd_engine *e, const struct hvd_fused_op *f, con
 
 static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
-    hvd_staging_abort(e, set);
     hvd_job_end_set(e, set, text);
     for (int i = 0; i < set->own.n_moving; i++) {
-        if (!hvd_staging_is_landing(set->own.moving[i]))
+        hvd_staging_forget(set->own.moving[i]);
+        if (!hvd_staging_is_on_device(set->own.moving[i]))
             e->transport->ops->abandon(e->transport, &set->own.moving[i]->move);
         lose(e, set->own.moving[i]);
         end_fused_op(e, set->own.moving[i], text);
     }
     set->own.n_moving = 0; /* the execution plans stay and are never reused */
-    for (struct hvd_fused_op *f = set->own.todo; f; f = f->next)
+    for (struct hvd_fused_op *f = set->own.todo; f; f = f->next) {
+        hvd_staging_forget(f);
         end_fused_op(e, f, text);
+    }
     set->own.todo = NULL;
 }
 
@@ -195,6 +195,7 @@ void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
     keep_cause(e, text);
     e->own.is_aborted = true;
     report_failure(e, cause);
+    hvd_staging_abort(e, cause);
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i])
             abort_set(e, e->sets[i], text);

@@ -4,7 +4,6 @@
  */
 #include "worker/engine/negotiate/request_send.h"
 
-#include "worker/engine/execute/inputs.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/membership.h"
 #include "worker/engine/state/clock.h"
@@ -172,7 +171,7 @@ static void take_all(struct hvd_engine *e)
 
 void hvd_request_send_take(struct hvd_engine *e)
 {
-    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0 && e->own.n_on_device == 0)
+    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0)
         take_all(e);
 }
 
@@ -206,9 +205,7 @@ hvd_status_t hvd_request_send_queued(struct hvd_engine *e, int64_t now_ns, bool 
             continue;
         struct hvd_outgoing what = set->own.outgoing;
         set->own.outgoing = (struct hvd_outgoing){0};
-        if (e->options.device && what.first)
-            st = hvd_inputs_sift(e, set, &what.first, err);
-        if (st == HVD_OK && (what.first || what.n_words > 0))
+        if (what.first || what.n_words > 0)
             st = send_outgoing(e, set, &what, now_ns, err);
     }
     return st;

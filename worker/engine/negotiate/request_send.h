@@ -7,9 +7,7 @@
  * Only the progress owner calls these functions, without mu.
  */
 
-/* Takes submitted tensors, for hvd_request_send_queued. Takes none while a device still computes
- * inputs, because they may have to line up behind those. Caller holds mu, and a step must
- * follow. */
+/* Takes submitted tensors, for hvd_request_send_queued. Caller holds mu, and a step must follow. */
 void hvd_request_send_take(struct hvd_engine *e);
 
 /* Requests the taken tensors; if there are none, those submitted since, unless they are still

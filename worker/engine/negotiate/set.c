@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 #include "worker/engine/execute/adasum.h"
+#include "worker/engine/execute/device_set.h"
 #include "worker/engine/execute/exec_plan.h"
-#include "worker/engine/execute/staging.h"
 #include "worker/engine/negotiate/beats.h"
 
 void hvd_set_destroy(struct hvd_set *set)
@@ -23,7 +23,7 @@ void hvd_set_destroy(struct hvd_set *set)
     }
     hvd_free(set->own.spare);
     hvd_exec_plan_forget(set);
-    hvd_staging_set_destroy(set->own.on_device);
+    hvd_device_set_destroy(set->own.on_device);
     hvd_adasum_destroy(set->own.adasum);
     hvd_free(set->own.agreed);
     hvd_free(set->own.items);
@@ -86,7 +86,7 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
 static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
 {
     if (!set->locked.is_ended || !e->locked.infos[set->id].is_removed || set->own.todo ||
-        set->own.n_moving > 0 || set->own.unready.first)
+        set->own.n_moving > 0)
         return false;
     for (const struct hvd_exec_plan *exec_plan = set->own.exec_plans; exec_plan;
          exec_plan = exec_plan->next)

@@ -53,6 +53,8 @@ void hvd_entries_destroy(struct hvd_engine *e)
         for (uint32_t i = 0; i < block->n; i++) {
             struct hvd_entry *entry = &block->entries[i];
             hvd_output_destroy(entry->output);
+            hvd_device_event_release(entry->ready);
+            hvd_device_event_release(entry->event);
             hvd_free(entry->splits);
             hvd_free(entry->message);
             hvd_entry_refusal_destroy(entry->refusal);
@@ -101,7 +103,7 @@ static int64_t *copy_splits(const int64_t *splits, int size)
 static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
 {
     entry->input = s->input;
-    entry->ready = s->ready;
+    entry->ready = hvd_device_event_retain(s->ready);
     entry->data = s->output;
     entry->agreement = s->agreement;
     entry->is_own = s->agreement != NULL;
@@ -160,6 +162,10 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_tr
     hvd_output_destroy(entry->output);
     hvd_free(entry->splits);
     hvd_free(entry->message);
+    hvd_device_event_release(entry->ready);
+    hvd_device_event_release(entry->event);
+    entry->ready = NULL;
+    entry->event = NULL;
     entry->output = NULL;
     entry->splits = NULL;
     entry->message = NULL;

@@ -71,16 +71,18 @@ struct hvd_entry {
     const struct hvd_agreement *agreement; /* valid if is_own */
     struct hvd_completion completion;
     struct hvd_entry *next_completed;
-    void *ready;                   /* see hvd_submission */
-    struct hvd_request request;    /* the name is at `name` */
-    int64_t *splits;               /* alltoall: rows to each rank, and as many elements; owned */
-    int64_t count;                 /* elements of the input */
-    int64_t number;                /* join: the last rank; a process set: its number */
-    uint32_t group_number;         /* of its group, the same on all ranks; see hvd_group_number */
-    uint32_t numbered_size;        /* the number of tensors in that group; 0: no number yet */
-    struct horovod_output *output; /* allgather, alltoall; owned until taken */
-    char *message;                 /* why it failed; owned, may be NULL */
-    char *name;                    /* owned */
+    struct hvd_device_event *ready; /* a user of the input's event; NULL: none, or the device has
+                                       it */
+    struct hvd_device_event *event; /* a user of the result's event; NULL: the result is there */
+    struct hvd_request request;     /* the name is at `name` */
+    int64_t *splits;                /* alltoall: rows to each rank, and as many elements; owned */
+    int64_t count;                  /* elements of the input */
+    int64_t number;                 /* join: the last rank; a process set: its number */
+    uint32_t group_number;          /* of its group, the same on all ranks; see hvd_group_number */
+    uint32_t numbered_size;         /* the number of tensors in that group; 0: no number yet */
+    struct horovod_output *output;  /* allgather, alltoall; owned until taken */
+    char *message;                  /* why it failed; owned, may be NULL */
+    char *name;                     /* owned */
     size_t name_room;
     uint32_t index;              /* of its slot, for telemetry; HVD_CACHE_NO_SLOT: none */
     struct hvd_refusal *refusal; /* owned; NULL: not refused, the usual case */

@@ -21,7 +21,7 @@ struct hvd_agreed;
 
 /* The tensors that are requested together. */
 struct hvd_outgoing {
-    struct hvd_entry *first; /* requested by name, or on a device */
+    struct hvd_entry *first; /* requested by name */
     uint32_t n_words;        /* words of the set's `bits`, for all other tensors */
 };
 
@@ -30,7 +30,7 @@ struct hvd_outgoing {
 struct hvd_set_locked {
     struct hvd_cache *cache;
     struct hvd_table *table;     /* tensors that were requested by name and no plan contains yet */
-    struct hvd_entry_list queue; /* unsent tensors to be requested by name, or on a device */
+    struct hvd_entry_list queue; /* unsent tensors to be requested by name */
     uint64_t *queued_bits;       /* unsent tensors to be requested by bits; owned */
     uint32_t n_queued_words;     /* how many of its words have been set */
     uint32_t n_words;            /* capacity in words, here and of `bits` */
@@ -70,7 +70,6 @@ struct hvd_set_own {
     uint64_t n_landed; /* fused operations, or phases of them, whose movement has completed */
     bool is_held;      /* another collective follows the moving one; none may overtake it */
     struct hvd_adasum *adasum;        /* Adasum's memory; owned; NULL: never used */
-    struct hvd_entry_list unready;    /* tensors whose inputs are not ready; not requested */
     struct hvd_set_device *on_device; /* owned; NULL: no tensor of the set was on the device yet */
 };
 

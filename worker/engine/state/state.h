@@ -35,11 +35,13 @@ struct hvd_engine_locked {
     pthread_cond_t *sleeper; /* on which the progress owner sleeps; signal it for new work */
     bool is_asleep;          /* the progress owner sleeps in the transport; wake it for new work */
     pthread_cond_t background_cond;
-    bool is_deep;       /* the background thread sleeps until it is signalled */
+    bool is_deep;       /* the background thread sleeps until it is signalled ... */
+    int64_t deep_ns;    /* ... or so long; below 0: no limit */
     bool must_stop;     /* the background thread must end */
     bool is_ended;      /* no more submissions, because of `cause` */
     int64_t stalled_ns; /* when a stall ended the job in order; 0: none has */
     char *cause;        /* owned; NULL: unknown, for lack of memory */
+    char device_failure[HVD_ERR_MSG_MAX]; /* why an event failed */
 };
 
 /* The progress owner's part of the engine, which needs no lock. */
@@ -50,7 +52,7 @@ struct hvd_engine_own {
     struct hvd_early *early;  /* in the order of arrival; owned */
     struct hvd_set *making;   /* the set whose creation waits for its members; NULL: none */
     int64_t making_ns;        /* since when */
-    int n_on_device;          /* unfinished events of the device */
+    int n_on_device;          /* work of the device that is asked for in each step */
     bool has_taken;           /* the tensors to request are in `outgoing` of the sets */
     unsigned long n_gathered; /* submissions until pause_ns */
     int64_t pause_ns;         /* when the progress owner found the last new submission */
@@ -92,8 +94,9 @@ struct hvd_engine {
     atomic_bool is_urgent;    /* a thread polls, so queued tensors are not held back */
     atomic_bool is_gathering; /* a queued tensor has a completion: they are due at the first pause
                                  between submissions */
-    atomic_bool has_lost_refusal; /* a refusal could not be announced for lack of memory */
-    atomic_bool is_over;          /* every rank has left, or cannot be reached any more */
+    atomic_bool has_lost_refusal;  /* a refusal could not be announced for lack of memory */
+    atomic_bool has_failed_device; /* an event of the device failed: see hvd_engine_await */
+    atomic_bool is_over;           /* every rank has left, or cannot be reached any more */
 
     struct hvd_set *
         *sets; /* by number; changed by the progress owner under mu; owned; may have gaps */
@@ -134,7 +137,7 @@ static inline struct hvd_telemetry *hvd_entry_telemetry(const struct hvd_engine 
 static inline void hvd_entry_publish(struct hvd_engine *e, struct hvd_entry *entry)
 {
     const bool is_simple = entry->status == HVD_OK && !entry->waiter && !entry->output &&
-                           entry->number == 0 && !entry->has_completion;
+                           !entry->event && entry->number == 0 && !entry->has_completion;
 
     atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
                           memory_order_release);

@@ -33,6 +33,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     part->is_behind = false;
     part->is_part = true;
     part->ready = NULL;
+    part->event = NULL;
     if (hvd_table_add(set->locked.table, part->request.name, part, NULL) != HVD_OK) {
         hvd_entry_put(e, part);
         return NULL;

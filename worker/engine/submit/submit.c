@@ -185,7 +185,7 @@ static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
 /* Queues an accepted tensor. Holds mu. */
 static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waited_now)
 {
-    const struct hvd_cache_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
+    const struct hvd_cache_slot *bit = entry->slot;
     const size_t width = hvd_dtype_size((int)entry->request.dtype);
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
@@ -245,8 +245,8 @@ static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_des
     const struct hvd_request *req = &slot->request;
 
     if (req->op != d->op || (int)req->dtype != d->dtype || (int)req->reduce != d->reduce ||
-        req->device != HVD_CPU || d->device != HVD_CPU || req->ndim != d->ndim ||
-        slot->group_size != d->group_size || !hvd_factor_equal(req->prescale, d->prescale) ||
+        req->device != d->device || req->ndim != d->ndim || slot->group_size != d->group_size ||
+        !hvd_factor_equal(req->prescale, d->prescale) ||
         !hvd_factor_equal(req->postscale, d->postscale))
         return false;
     for (int i = 0; i < req->ndim; i++)
@@ -305,6 +305,7 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
     fetch_ahead(set, slot);
     entry->input = d->input;
     entry->data = d->output;
+    entry->ready = hvd_device_event_retain(d->ready);
     entry->slot = slot;
     entry->has_completion = d->completion && d->completion->call;
     if (d->completion)

@@ -7,8 +7,8 @@
  */
 #include "worker/engine/wait/progress.h"
 
+#include "worker/engine/execute/device_set.h"
 #include "worker/engine/execute/fused_op.h"
-#include "worker/engine/execute/inputs.h"
 #include "worker/engine/negotiate/beats.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/job_end.h"
@@ -33,13 +33,15 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
 {
     /* stall times are in seconds and every step reads it, so a coarse clock is best */
     const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_engine_coarse_now_ns() : 0;
-    hvd_status_t st = e->own.n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
+    hvd_status_t st = HVD_OK;
 
     e->own.now_ns = now_ns;
     if (atomic_load_explicit(&e->has_lost_refusal, memory_order_relaxed) &&
         atomic_exchange(&e->has_lost_refusal, false))
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0,
                       "out of memory for a join, or for announcing that a tensor was refused");
+    if (st == HVD_OK && atomic_load_explicit(&e->has_failed_device, memory_order_acquire))
+        st = HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s", e->locked.device_failure);
     if (st == HVD_OK)
         st = hvd_request_send_queued(e, now_ns, progressed, err);
 
@@ -55,8 +57,8 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     if (st != HVD_OK || !hvd_stalls_is_due(e, now_ns))
         return st;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i] && (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK &&
-            !e->own.is_aborted)
+        if (e->sets[i] && (st = hvd_device_set_check(e->sets[i]->own.on_device, err)) == HVD_OK &&
+            (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK && !e->own.is_aborted)
             st = hvd_stalls_check(e, e->sets[i], now_ns, err);
     return st;
 }

@@ -30,6 +30,7 @@
 #include <time.h>
 
 #include "worker/core/backoff.h"
+#include "worker/engine/execute/device_set.h"
 #include "worker/engine/negotiate/beats.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/request_send.h"
@@ -46,6 +47,9 @@
 #define LINGER_NS 10000000       /* after a submission, polls so long for more */
 #define LOOK_MAX_NS                                                                                \
     1000000000 /* longest time between two checks of an idle rank that no peer wakes for it */
+#define LOOK_FLYING_NS 250000000 /* likewise, while the device may wait for a lost rank */
+#define FLYING_NS                                                                                  \
+    2000000000 /* for so long after work of the device, because waking a thread is costly */
 #define YIELD_MOVING_NS                                                                            \
     100000000 /* while data moves, the owner sleeps only after so long without progress */
 
@@ -97,13 +101,25 @@ static bool is_leave_watched(const struct hvd_engine *e)
     return e->locked.stalled_ns > 0 && !atomic_load(&e->is_over);
 }
 
+/* Whether an operation is on the device and may not be done. Only for the progress owner, or when
+ * there is none. */
+static bool has_flying(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && hvd_device_set_is_flying(e->sets[i]->own.on_device))
+            return true;
+    return false;
+}
+
 /* Wakes the background thread if there is work, or if it must receive for other ranks. Waking is
  * costly; the thread sleeps so deeply that it needs this only after another thread was the progress
  * owner for long. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
+    const bool is_long = e->locked.deep_ns < 0 || e->locked.deep_ns > LOOK_FLYING_NS;
+
     if (e->locked.is_deep &&
-        (atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
+        ((is_long && has_flying(e)) || atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
          ((!e->locked.is_ended || is_leave_watched(e)) && hvd_control_serves_others(e))))
         pthread_cond_signal(&e->locked.background_cond);
 }
@@ -367,8 +383,9 @@ static void drive_outstanding(struct hvd_engine *e)
 struct rest {
     unsigned long n_submitted; /* at the last check */
     int64_t linger_until_ns;
-    int64_t look_ns; /* length of the sleep before the last check; 0: none yet */
-    bool is_due;     /* it is time to check for probes */
+    int64_t look_ns;         /* length of the sleep before the last check; 0: none yet */
+    int64_t flying_until_ns; /* the device may have work until then */
+    bool is_due;             /* it is time to check for probes */
 };
 
 /* Whether this rank has no work and no thread needs the background thread. Holds mu. */
@@ -402,14 +419,18 @@ static bool has_waiting(const struct hvd_engine *e)
 
 /* Returns how long an idle rank may sleep before it checks for probes or, after a stall, for
  * ranks that do not leave; -1: no limit. Holds mu. */
-static int64_t probe_ns(const struct hvd_engine *e)
+static int64_t probe_ns(const struct hvd_engine *e, bool is_flying)
 {
     const int64_t warning_ns = e->options.stall_warning_ns;
 
-    if (warning_ns == 0 || e->topology.size == 1 || atomic_load(&e->is_over))
+    if (e->topology.size == 1 || atomic_load(&e->is_over))
         return -1;
+    if (warning_ns == 0)
+        return is_flying ? LOOK_FLYING_NS : -1;
     const bool is_active = !e->locked.has_progress_owner && hvd_beats_are_active(e);
-    const int64_t ns = is_active ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
+    int64_t ns = is_active ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
+    if (is_flying && ns > LOOK_FLYING_NS)
+        ns = LOOK_FLYING_NS;
     return e->locked.stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
 }
 
@@ -474,8 +495,11 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
         listen_to_others(e, rest);
         return;
     }
-    const int64_t sleep_ns = probe_ns(e);
+    if (!e->locked.has_progress_owner && has_flying(e))
+        rest->flying_until_ns = now_ns + FLYING_NS;
+    const int64_t sleep_ns = probe_ns(e, now_ns < rest->flying_until_ns);
     e->locked.is_deep = true;
+    e->locked.deep_ns = sleep_ns;
     if (sleep_ns < 0)
         pthread_cond_wait(&e->locked.background_cond, &e->mu);
     else

@@ -4,6 +4,8 @@
  */
 #include "worker/engine/wait/wait.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -42,8 +44,10 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "%s", entry->message ? entry->message : hvd_status_str(st));
     if (outcome) {
-        *outcome = (struct hvd_outcome){.output = entry->output, .number = entry->number};
+        *outcome = (struct hvd_outcome){
+            .output = entry->output, .event = entry->event, .number = entry->number};
         entry->output = NULL;
+        entry->event = NULL;
     }
     return HVD_OK;
 }
@@ -176,6 +180,54 @@ hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_ou
                              struct hvd_err *err)
 {
     return hvd_engine_wait_for(e, handle, -1, outcome, err);
+}
+
+/* Ends the job because the device has failed, unless it has ended. Returns when nothing moves any
+ * more, so the program may free its tensors. */
+static void end_for_device(struct hvd_engine *e, const char *why)
+{
+    pthread_mutex_lock(&e->mu);
+    if (!atomic_load(&e->has_failed_device))
+        snprintf(e->locked.device_failure, sizeof(e->locked.device_failure), "%s", why);
+    atomic_store_explicit(&e->has_failed_device, true, memory_order_release);
+    hvd_wake_owner(e);
+    pthread_mutex_unlock(&e->mu);
+    while (!atomic_load(&e->is_over) && hvd_wake_may_own(e)) {
+        (void)hvd_engine_step(e);
+        sched_yield();
+    }
+}
+
+/* Converts the failure of an event, which ends the job. The job's own cause comes first. */
+static hvd_status_t report_event(struct hvd_engine *e, const struct hvd_err *why,
+                                 struct hvd_err *err)
+{
+    struct hvd_err reported = {0};
+
+    end_for_device(e, why->msg);
+    pthread_mutex_lock(&e->mu);
+    (void)HVD_FAIL(&reported, HVD_ERR_SHUTDOWN, 0, "%s",
+                   e->locked.cause ? e->locked.cause : why->msg);
+    pthread_mutex_unlock(&e->mu);
+    hvd_end_cause_note(reported.msg);
+    return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", reported.msg);
+}
+
+hvd_status_t hvd_engine_await(struct hvd_engine *e, struct hvd_device_event *event,
+                              struct hvd_err *err)
+{
+    struct hvd_device_port *d = event ? event->device : NULL;
+    struct hvd_err why = {0};
+    hvd_status_t st;
+
+    if (!event)
+        return HVD_OK;
+    if (e->has_background)
+        st = d->ops->wait(d, event, &why);
+    else
+        while ((st = d->ops->query(d, event, &why)) == HVD_INPROGRESS)
+            (void)hvd_engine_step(e);
+    return st == HVD_OK ? HVD_OK : report_event(e, &why, err);
 }
 
 bool hvd_engine_step(struct hvd_engine *e)

@@ -1,13 +1,14 @@
 /*
  * The fake device; see fake.h. Its memory is an arena of pages that nobody may touch but while an
- * item of a stream runs. Items run when somebody looks (asks for an event), some looks late. A lock
- * serialises everything: a driver, and programs that free outputs.
+ * item of a stream runs. Items run when somebody looks (asks for an event, or whether work is
+ * launched), some looks late. A lock serialises everything: a driver, and threads of the program.
  */
 #include "tests/unit/support.h"
 
 #include "tests/unit/worker/device/fake.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,31 +21,41 @@
 #define N_PAGES ((size_t)8192)
 #define MAX_SETS 8
 
-enum item_kind { PACK, UNPACK, COLLECTIVE, EVENT };
+enum { N_STREAMS = MAX_SETS + 2, IN = MAX_SETS, OUT = MAX_SETS + 1 };
 
-struct hvd_device_event {
-    int n_users; /* the engine, and the stream until it is there */
-    bool is_done;
-    bool is_seen;
-    unsigned delay;
+struct fake_event {
+    struct hvd_device_event base; /* first */
+    atomic_bool is_done;
+    atomic_bool has_failed; /* of the program, or of a collective that was aborted */
+    unsigned delay;         /* looks after the work */
 };
 
+/* Work that was handed over, and is on a stream once it is launched. */
 struct item {
     struct item *next;
-    enum item_kind kind;
-    unsigned delay;
-    struct hvd_device_copy copy;
-    struct hvd_piece *pieces;
-    struct hvd_scaling scaling;
-    struct hvd_collective *move; /* the engine's */
+    enum hvd_device_work_kind kind;
+    unsigned launch_delay; /* looks until it is launched */
+    unsigned delay;        /* looks until it runs */
+    bool is_launched;
+    bool has_run;      /* it is on no stream any more */
+    bool is_forgotten; /* nobody asks whether it is launched */
+    bool is_tested;    /* the engine has the answer */
+    bool fails;        /* at its launch */
+    bool runs_alone;   /* a collective of a set of one rank */
+    struct hvd_collective move;
+    struct hvd_piece *pieces; /* a copy; of a collective of one tensor, that tensor */
+    int n_pieces;
+    int64_t *counts; /* a copy; received lies behind it */
+    char *host;
+    struct fake_event **ready;
+    int n_ready;
     struct hvd_collective inner; /* on the memory of the host; moving when `input` is there */
     char *input;
     char *output;
-    struct hvd_device_event *event;
+    struct fake_event *event;
 };
 
-struct hvd_device_stream {
-    struct hvd_device_stream *next;
+struct stream {
     struct item *first;
     struct item *last;
 };
@@ -54,26 +65,37 @@ struct block {
     char *at;
     size_t bytes;
     bool is_host;
+    struct fake_event *after; /* it is freed when this is done; NULL: it is in use */
 };
 
 struct fake {
     struct hvd_device_port device; /* first */
+    struct fake *next;             /* of all */
     struct fake_options options;
     pthread_mutex_t mu;
     uint64_t random;
     char *arena;
     bool used[N_PAGES];
     struct block *blocks;
-    struct hvd_device_stream *streams;
+    struct stream streams[N_STREAMS];
     int n_events;
     int n_launches;
     int n_collectives;
     int n_queries;
     int n_allocs;
     bool is_aborted;
+    bool has_failed; /* an input's event did */
+    char cause[256]; /* of the abort */
     struct hvd_device_set device_sets[MAX_SETS];
     bool has_device_set[MAX_SETS];
+    unsigned connect_delay[MAX_SETS];
 };
+
+/* Devices work while nobody asks them: who asks one of them lets time pass on all. */
+static struct {
+    pthread_mutex_t mu; /* taken before that of a device */
+    struct fake *first;
+} all = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 static void die(const char *why)
 {
@@ -177,65 +199,136 @@ static bool holds(const struct block *block, const void *p)
 /* Whether an item that has not run yet uses the block. */
 static bool is_in_use(const struct fake *f, const struct block *block)
 {
-    for (const struct hvd_device_stream *s = f->streams; s; s = s->next) {
-        for (const struct item *item = s->first; item; item = item->next) {
-            if (item->kind <= UNPACK && holds(block, item->copy.buffer))
+    for (int i = 0; i < N_STREAMS; i++) {
+        for (const struct item *item = f->streams[i].first; item; item = item->next) {
+            if (holds(block, item->host))
                 return true;
-            if (item->kind == COLLECTIVE &&
-                (holds(block, item->move->input) || holds(block, item->move->output)))
-                return true;
+            for (int k = 0; k < item->n_pieces; k++)
+                if (holds(block, item->pieces[k].input) || holds(block, item->pieces[k].output))
+                    return true;
         }
     }
     return false;
 }
 
-static void release_block(struct hvd_device_port *d, void *memory, bool is_host)
+static struct block **find_block(struct fake *f, const void *memory, bool is_host)
 {
-    struct fake *f = fake_of(d);
-
-    if (!memory)
-        return;
-    pthread_mutex_lock(&f->mu);
     struct block **at = &f->blocks;
+
     while (*at && (*at)->at != memory)
         at = &(*at)->next;
-    struct block *block = *at;
-    if (!block || block->is_host != is_host)
+    if (!*at || (*at)->is_host != is_host || (*at)->after)
         die("memory is freed that is not in use, or as of the other side");
+    return at;
+}
+
+/* Holds mu. */
+static void release_block(struct fake *f, struct block **at)
+{
+    struct block *block = *at;
+
     if (is_in_use(f, block))
         die("memory is freed that a stream uses");
     *at = block->next;
-    if (is_host)
-        free(memory);
-    for (size_t i = 0; !is_host && i < block->bytes / PAGE + 1; i++)
+    if (block->is_host)
+        free(block->at);
+    for (size_t i = 0; !block->is_host && i < block->bytes / PAGE + 1; i++)
         f->used[(size_t)(block->at - f->arena) / PAGE + i] = false;
     free(block);
-    pthread_mutex_unlock(&f->mu);
 }
 
-static void fake_free(struct hvd_device_port *d, void *memory)
+/* --- Events ----------------------------------------------------------------------------------- */
+
+static struct fake_event *event_of(struct hvd_device_event *event)
 {
-    release_block(d, memory, false);
+    return (struct fake_event *)event;
 }
 
-static void fake_free_host(struct hvd_device_port *d, void *memory)
+static void recycle_program(struct hvd_device_port *d, struct hvd_device_event *event)
 {
-    release_block(d, memory, true);
+    (void)d;
+    free(event);
+}
+
+/* The owner of the program's events. */
+static struct hvd_device_port program = {
+    .ops = &(const struct hvd_device_ops){.recycle = recycle_program}, .name = "the program"};
+
+/* Holds mu, unless d is the program. */
+static struct fake_event *create_event(struct hvd_device_port *d, unsigned n_users)
+{
+    struct fake_event *event = calloc(1, sizeof(*event));
+
+    if (!event)
+        die("out of memory");
+    event->base.device = d;
+    atomic_init(&event->base.n_users, n_users);
+    if (d != &program)
+        fake_of(d)->n_events++;
+    return event;
+}
+
+/* Holds mu. */
+static void drop_event(struct fake *f, struct fake_event *event)
+{
+    if (event->base.device == &program) {
+        hvd_device_event_release(&event->base);
+        return;
+    }
+    if (atomic_fetch_sub(&event->base.n_users, 1) > 1)
+        return;
+    f->n_events--;
+    free(event);
+}
+
+static void fake_recycle(struct hvd_device_port *d, struct hvd_device_event *event)
+{
+    pthread_mutex_lock(&fake_of(d)->mu);
+    fake_of(d)->n_events--;
+    free(event);
+    pthread_mutex_unlock(&fake_of(d)->mu);
+}
+
+/* Frees what was to be freed behind events that are done. Holds mu. */
+static void free_late(struct fake *f)
+{
+    for (struct block **at = &f->blocks; *at;) {
+        struct fake_event *after = (*at)->after;
+        if (!after || !after->is_done) {
+            at = &(*at)->next;
+            continue;
+        }
+        release_block(f, at);
+        drop_event(f, after);
+    }
 }
 
 /* --- What streams do -------------------------------------------------------------------------- */
 
+static void free_item(struct item *item)
+{
+    free(item->ready);
+    free(item->input);
+    free(item->output);
+    free(item->pieces);
+    free(item->counts);
+    free(item);
+}
+
+/* Runs work on memory of this device alone, by the host as a device. */
 static void run_copy(struct fake *f, const struct item *item)
 {
-    const struct hvd_device_ops *host = hvd_host_device()->ops;
-    hvd_status_t st;
+    struct hvd_device_port *host = hvd_host_device();
+    struct hvd_device_work work = {.kind = item->kind,
+                                   .move = &item->move,
+                                   .pieces = item->pieces,
+                                   .n_pieces = item->n_pieces,
+                                   .host = item->host};
 
     open_arena(f);
-    st = item->kind == PACK ? host->pack(hvd_host_device(), NULL, &item->copy, NULL)
-                            : host->unpack(hvd_host_device(), NULL, &item->copy, NULL);
-    close_arena(f);
-    if (st != HVD_OK)
+    if (host->ops->launch(host, &work, NULL) != HVD_OK)
         die("a copy failed");
+    close_arena(f);
 }
 
 static int64_t sum(const int64_t *counts, int n)
@@ -258,264 +351,419 @@ static int64_t output_elements(const struct fake *f, const struct hvd_collective
     return c->op == HVD_REDUCESCATTER ? c->counts[device_set->rank] : c->count;
 }
 
+/* Copies the inputs out of the device, with the prescale. */
+static void pack(struct fake *f, struct item *item)
+{
+    const struct hvd_collective *c = &item->move;
+    char *to = item->input;
+
+    open_arena(f);
+    for (int i = 0; i < item->n_pieces; i++) {
+        const struct hvd_piece *p = &item->pieces[i];
+        if (p->input && p->count > 0)
+            hvd_reduce_prescale(c->dtype, &c->scaling, to, p->input, p->count);
+        to += (size_t)p->count * hvd_dtype_size((int)c->dtype);
+    }
+    close_arena(f);
+}
+
+/* Copies the results into the device, with the postscale. */
+static void unpack(struct fake *f, const struct item *item)
+{
+    const struct hvd_collective *c = &item->move;
+    const int64_t whole = output_elements(f, c);
+    const char *from = item->output;
+
+    open_arena(f);
+    for (int i = 0; i < item->n_pieces; i++) {
+        const struct hvd_piece *p = &item->pieces[i];
+        const int64_t count = c->n_pieces > 0 ? p->count : whole;
+        const size_t bytes = (size_t)count * hvd_dtype_size((int)c->dtype);
+        if (p->output && bytes > 0) {
+            memcpy(p->output, from, bytes);
+            hvd_reduce_finish(c->dtype, &c->scaling, p->output, count);
+        }
+        from += bytes;
+    }
+    close_arena(f);
+}
+
 static void start_inner(struct fake *f, struct item *item)
 {
-    const struct hvd_collective *c = item->move;
+    const struct hvd_collective *c = &item->move;
     const size_t width = hvd_dtype_size((int)c->dtype);
-    const size_t in = (size_t)c->count * width;
-    const size_t out = (size_t)output_elements(f, c) * width;
     const bool reads = c->op != HVD_BROADCAST || c->root == f->device_sets[c->set].rank;
 
-    item->input = calloc(1, in + 1);
-    item->output = calloc(1, out + 1);
+    item->input = calloc(1, (size_t)c->count * width + 1);
+    item->output = calloc(1, (size_t)output_elements(f, c) * width + 1);
     if (!item->input || !item->output)
         die("out of memory");
-    if (in > 0 && reads) {
-        open_arena(f);
-        memcpy(item->input, c->input, in);
-        close_arena(f);
-    }
+    if (reads)
+        pack(f, item);
     item->inner = *c;
     item->inner.scaling = (struct hvd_scaling){.prescale = 1, .postscale = 1, .divisor = 1};
+    item->inner.pieces = NULL;
+    item->inner.n_pieces = 0;
     item->inner.input = item->input;
     item->inner.output = item->output;
     if (f->options.mover->ops->start(f->options.mover, &item->inner, NULL) != HVD_OK)
         die("the mover does not start");
 }
 
-/* Whether the collective is done. A failure leaves it undone: `query` tells. */
+/* Whether the collective is done. */
 static bool run_collective(struct fake *f, struct item *item)
 {
-    const struct hvd_collective *c = item->move;
-
-    if (f->is_aborted)
+    if (item->runs_alone) {
+        run_copy(f, item);
         return true;
+    }
+    if (f->is_aborted) {
+        item->event->has_failed = true;
+        return true;
+    }
     if (!item->input)
         start_inner(f, item);
     if (f->options.mover->ops->test(f->options.mover, &item->inner, NULL) != HVD_OK)
         return false;
-    const size_t bytes = (size_t)output_elements(f, c) * hvd_dtype_size((int)c->dtype);
-    open_arena(f);
-    if (bytes > 0)
-        memcpy(c->output, item->output, bytes);
-    close_arena(f);
+    unpack(f, item);
     return true;
 }
 
-static void drop_event(struct fake *f, struct hvd_device_event *event)
+/* Whether what the item waits for is done. An input's event that failed fails the device. */
+static bool is_ready(struct fake *f, const struct item *item)
 {
-    if (--event->n_users > 0)
-        return;
-    f->n_events--;
-    free(event);
+    for (int i = 0; i < item->n_ready; i++) {
+        struct fake_event *ready = item->ready[i];
+        if (ready->has_failed)
+            f->has_failed = true;
+        else if (!f->is_aborted && (!ready->is_done || ready->delay-- > 0))
+            return false;
+        ready->delay = 0;
+    }
+    return true;
 }
 
-/* Runs the first item of a stream, unless it is a collective that takes longer. */
-static bool run_first(struct fake *f, struct hvd_device_stream *s)
+/* Runs the first item of a stream, unless it waits. */
+static bool run_first(struct fake *f, struct stream *s)
 {
     struct item *item = s->first;
 
-    if (item->kind <= UNPACK)
-        run_copy(f, item);
-    else if (item->kind == COLLECTIVE && !run_collective(f, item))
+    if (!item->is_launched || !is_ready(f, item))
         return false;
-    if (item->kind == EVENT) {
-        item->event->is_done = true;
-        drop_event(f, item->event);
-    }
+    if (item->kind != HVD_DEVICE_MOVE && !f->is_aborted)
+        run_copy(f, item);
+    else if (item->kind == HVD_DEVICE_MOVE && !run_collective(f, item))
+        return false;
+    item->event->is_done = true;
+    for (int i = 0; i < item->n_ready; i++)
+        drop_event(f, item->ready[i]);
+    drop_event(f, item->event);
     s->first = item->next;
     if (!s->first)
         s->last = NULL;
-    free(item->input);
-    free(item->output);
-    free(item->pieces);
-    free(item);
+    item->has_run = true;
+    if (item->is_tested || item->is_forgotten)
+        free_item(item);
     return true;
 }
 
-/* Time passes. */
+static void launch_item(struct fake *f, struct item *item)
+{
+    if (item->is_launched)
+        return;
+    if (item->launch_delay > 0 && !f->is_aborted)
+        item->launch_delay--;
+    else
+        item->is_launched = true;
+}
+
+/* Time passes. Work is launched in the order in which it was handed over. */
 static void look(struct fake *f)
 {
-    for (struct hvd_device_stream *s = f->streams; s; s = s->next) {
+    for (int i = 0; i < N_STREAMS; i++) {
+        struct stream *s = &f->streams[i];
+        struct item *item = s->first;
+        while (item && item->is_launched)
+            item = item->next;
+        if (item)
+            launch_item(f, item);
         if (!s->first)
             continue;
-        if (s->first->delay > 0)
+        if (s->first->delay > 0 && s->first->is_launched)
             s->first->delay--;
         else
-            run_first(f, s);
+            (void)run_first(f, s);
     }
+    free_late(f);
+}
+
+static void look_at_all(void)
+{
+    pthread_mutex_lock(&all.mu);
+    for (struct fake *f = all.first; f; f = f->next) {
+        pthread_mutex_lock(&f->mu);
+        look(f);
+        pthread_mutex_unlock(&f->mu);
+    }
+    pthread_mutex_unlock(&all.mu);
 }
 
 /* --- The port --------------------------------------------------------------------------------- */
 
-static hvd_status_t fake_query_ready(struct hvd_device_port *d, void *ready, struct hvd_err *err)
-{
-    const int state = atomic_load((atomic_int *)ready);
-
-    if (state < 0) /* so many looks left */
-        atomic_store((atomic_int *)ready, state == -1 ? 1 : state + 1);
-    if (state == 2)
-        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: the input's event failed", d->name);
-    return state == 1 ? HVD_OK : HVD_INPROGRESS;
-}
-
-static hvd_status_t fake_create_stream(struct hvd_device_port *d, struct hvd_device_stream **out,
-                                       struct hvd_err *err)
-{
-    struct fake *f = fake_of(d);
-    struct hvd_device_stream *s = calloc(1, sizeof(*s));
-
-    (void)err;
-    if (!s)
-        die("out of memory");
-    pthread_mutex_lock(&f->mu);
-    s->next = f->streams;
-    f->streams = s;
-    pthread_mutex_unlock(&f->mu);
-    *out = s;
-    return HVD_OK;
-}
-
-static void fake_destroy_stream(struct hvd_device_port *d, struct hvd_device_stream *stream)
+static void fake_free(struct hvd_device_port *d, void *memory, struct hvd_device_event *after)
 {
     struct fake *f = fake_of(d);
 
+    if (!memory)
+        return;
     pthread_mutex_lock(&f->mu);
-    while (stream->first)
-        run_first(f, stream);
-    struct hvd_device_stream **at = &f->streams;
-    while (*at && *at != stream)
-        at = &(*at)->next;
-    if (!*at)
-        die("a stream is destroyed twice");
-    *at = stream->next;
-    pthread_mutex_unlock(&f->mu);
-    free(stream);
-}
-
-/* Takes mu; the caller puts the item on its stream, which gives mu back. */
-static hvd_status_t begin_launch(struct fake *f, const char *what, struct hvd_err *err)
-{
-    pthread_mutex_lock(&f->mu);
-    if (++f->n_launches != f->options.fail_launch)
-        return HVD_OK;
-    pthread_mutex_unlock(&f->mu);
-    return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: %s: launch failed", f->device.name, what);
-}
-
-static void put(struct fake *f, struct hvd_device_stream *stream, const struct item *template)
-{
-    struct item *item = malloc(sizeof(*item));
-
-    if (!item)
-        die("out of memory");
-    *item = *template;
-    if (item->copy.scaling)
-        item->copy.scaling = &item->scaling;
-    item->delay = draw(f, f->options.max_delay);
-    if (stream->last)
-        stream->last->next = item;
+    struct block **at = find_block(f, memory, false);
+    if (after && !event_of(after)->is_done)
+        (*at)->after = event_of(hvd_device_event_retain(after));
     else
-        stream->first = item;
-    stream->last = item;
+        release_block(f, at);
     pthread_mutex_unlock(&f->mu);
 }
 
-static void check_copy(const struct fake *f, const struct hvd_device_copy *copy, bool is_pack)
-{
-    if (is_ours(f, copy->buffer) == copy->is_host)
-        die("a buffer is not where is_host says");
-    for (int i = 0; i < copy->n_pieces; i++) {
-        const void *p = is_pack ? copy->pieces[i].input : copy->pieces[i].output;
-        if (p && copy->pieces[i].count > 0 && !is_ours(f, p))
-            die("a tensor is not in the device's memory");
-    }
-}
-
-static void put_copy(struct fake *f, struct hvd_device_stream *stream, enum item_kind kind,
-                     const struct hvd_device_copy *copy)
-{
-    struct item item = {.kind = kind, .copy = *copy};
-
-    check_copy(f, copy, kind == PACK);
-    item.pieces = calloc((size_t)copy->n_pieces + 1, sizeof(*item.pieces));
-    if (!item.pieces)
-        die("out of memory");
-    if (copy->n_pieces > 0)
-        memcpy(item.pieces, copy->pieces, (size_t)copy->n_pieces * sizeof(*item.pieces));
-    item.copy.pieces = item.pieces;
-    if (copy->scaling)
-        item.scaling = *copy->scaling;
-    put(f, stream, &item);
-}
-
-static hvd_status_t fake_pack(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                              const struct hvd_device_copy *copy, struct hvd_err *err)
-{
-    hvd_status_t st = begin_launch(fake_of(d), "pack", err);
-
-    if (st == HVD_OK)
-        put_copy(fake_of(d), stream, PACK, copy);
-    return st;
-}
-
-static hvd_status_t fake_unpack(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                                const struct hvd_device_copy *copy, struct hvd_err *err)
-{
-    hvd_status_t st = begin_launch(fake_of(d), "unpack", err);
-
-    if (st == HVD_OK)
-        put_copy(fake_of(d), stream, UNPACK, copy);
-    return st;
-}
-
-static hvd_status_t fake_record(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                                struct hvd_device_event **out, struct hvd_err *err)
+static void fake_free_host(struct hvd_device_port *d, void *memory)
 {
     struct fake *f = fake_of(d);
-    struct hvd_device_event *event = calloc(1, sizeof(*event));
 
-    (void)err;
-    if (!event)
-        die("out of memory");
+    if (!memory)
+        return;
     pthread_mutex_lock(&f->mu);
-    event->n_users = 2;
-    event->delay = draw(f, f->options.max_delay);
-    f->n_events++;
-    *out = event;
-    put(f, stream, &(struct item){.kind = EVENT, .event = event});
+    for (int i = 0; i < 1000 && is_in_use(f, *find_block(f, memory, true)); i++)
+        look(f);
+    release_block(f, find_block(f, memory, true));
+    pthread_mutex_unlock(&f->mu);
+}
+
+/* The program's streams have no work. */
+static hvd_status_t fake_mark(struct hvd_device_port *d, void *stream,
+                              struct hvd_device_event **out, struct hvd_err *err)
+{
+    (void)d;
+    (void)stream;
+    (void)err;
+    *out = NULL;
     return HVD_OK;
+}
+
+static hvd_status_t fake_order(struct hvd_device_port *d, struct hvd_device_event *event,
+                               void *stream, struct hvd_err *err)
+{
+    (void)d;
+    (void)event;
+    (void)stream;
+    (void)err;
+    return HVD_OK;
+}
+
+/* Holds mu. */
+static hvd_status_t look_at(struct fake *f, struct fake_event *event, struct hvd_err *err)
+{
+    if (f->options.fail_event > 0 && ++f->n_queries >= f->options.fail_event)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: an illegal memory access was encountered",
+                        f->device.name);
+    if (f->has_failed)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: the input's event failed", f->device.name);
+    if (!event->is_done)
+        return HVD_INPROGRESS;
+    if (event->has_failed)
+        return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "%s", f->cause);
+    if (event->delay == 0)
+        return HVD_OK;
+    event->delay--;
+    return HVD_INPROGRESS;
 }
 
 static hvd_status_t fake_query(struct hvd_device_port *d, struct hvd_device_event *event,
                                struct hvd_err *err)
 {
     struct fake *f = fake_of(d);
-    hvd_status_t st = HVD_INPROGRESS;
 
+    look_at_all();
     pthread_mutex_lock(&f->mu);
-    if (event->is_seen)
-        die("an event is asked for again");
-    const bool fails = f->options.fail_event > 0 && ++f->n_queries >= f->options.fail_event;
-    look(f);
-    if (event->is_done && event->delay > 0)
-        event->delay--;
-    else if (event->is_done)
-        st = HVD_OK;
-    event->is_seen = st == HVD_OK;
+    const hvd_status_t st = look_at(f, event_of(event), err);
     pthread_mutex_unlock(&f->mu);
-    return fails ? HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: an illegal memory access was encountered",
-                            d->name)
-                 : st;
+    return st;
 }
 
-static void fake_release(struct hvd_device_port *d, struct hvd_device_event *event)
+static hvd_status_t fake_wait(struct hvd_device_port *d, struct hvd_device_event *event,
+                              struct hvd_err *err)
+{
+    hvd_status_t st = HVD_INPROGRESS;
+
+    while (st == HVD_INPROGRESS) {
+        st = fake_query(d, event, err);
+        sched_yield();
+    }
+    return st;
+}
+
+static void check_piece(const struct fake *f, const struct hvd_piece *piece,
+                        enum hvd_device_work_kind kind)
+{
+    const bool reads = kind != HVD_DEVICE_UNLOAD;
+    const bool writes = kind != HVD_DEVICE_LOAD;
+
+    if (piece->count == 0)
+        return;
+    if ((reads && piece->input && !is_ours(f, piece->input)) ||
+        (writes && piece->output && !is_ours(f, piece->output)))
+        die("a tensor is not in the device's memory");
+}
+
+static void *copy_of(const void *from, size_t n, size_t width)
+{
+    void *copy = calloc(n + 1, width);
+
+    if (!copy)
+        die("out of memory");
+    if (n > 0)
+        memcpy(copy, from, n * width);
+    return copy;
+}
+
+/* Copies the counts of the ranks. */
+static void copy_counts(const struct fake *f, struct item *item)
+{
+    struct hvd_collective *c = &item->move;
+    const size_t n = item->runs_alone ? 1 : (size_t)f->device_sets[c->set].size;
+
+    item->counts = calloc(2 * n, sizeof(*item->counts));
+    if (!item->counts)
+        die("out of memory");
+    if (c->counts)
+        memcpy(item->counts, c->counts, n * sizeof(*item->counts));
+    if (c->received)
+        memcpy(item->counts + n, c->received, n * sizeof(*item->counts));
+    c->counts = item->counts;
+    c->received = item->counts + n;
+}
+
+static void copy_move(struct fake *f, struct item *item, const struct hvd_device_work *work)
+{
+    const struct hvd_collective *c = work->move;
+    const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
+
+    item->runs_alone = work->is_alone;
+    if (!item->runs_alone && (c->set >= MAX_SETS || !f->has_device_set[c->set]))
+        die("a collective of a set that was not made");
+    item->n_pieces = c->n_pieces ? c->n_pieces : 1;
+    item->pieces = copy_of(c->n_pieces ? c->pieces : &whole, (size_t)item->n_pieces, sizeof(whole));
+    copy_counts(f, item);
+    if (c->n_pieces)
+        item->move.pieces = item->pieces;
+    f->n_collectives++;
+}
+
+static struct item *create_item(struct fake *f, const struct hvd_device_work *work)
+{
+    struct item *item = calloc(1, sizeof(*item));
+
+    if (!item)
+        die("out of memory");
+    item->kind = work->kind;
+    item->move = *work->move;
+    if (work->kind == HVD_DEVICE_MOVE) {
+        copy_move(f, item, work);
+    } else {
+        if (is_ours(f, work->host))
+            die("host memory is the device's");
+        item->host = work->host;
+        item->n_pieces = work->n_pieces;
+        item->pieces = copy_of(work->pieces, (size_t)work->n_pieces, sizeof(*item->pieces));
+    }
+    for (int i = 0; i < item->n_pieces; i++)
+        check_piece(f, &item->pieces[i], item->kind);
+    item->ready = copy_of(work->ready, (size_t)work->n_ready, sizeof(struct fake_event *));
+    item->n_ready = work->n_ready;
+    for (int i = 0; i < item->n_ready; i++)
+        (void)hvd_device_event_retain(&item->ready[i]->base);
+    item->launch_delay = draw(f, f->options.max_delay);
+    item->delay = draw(f, f->options.max_delay);
+    item->event = create_event(&f->device, 2); /* the stream, and who tests */
+    item->event->delay = draw(f, f->options.max_delay);
+    return item;
+}
+
+static hvd_status_t fake_launch(struct hvd_device_port *d, struct hvd_device_work *work,
+                                struct hvd_err *err)
+{
+    static const int streams[] = {
+        [HVD_DEVICE_MOVE] = 0, [HVD_DEVICE_LOAD] = IN, [HVD_DEVICE_UNLOAD] = OUT};
+    struct fake *f = fake_of(d);
+    hvd_status_t st = HVD_OK;
+
+    pthread_mutex_lock(&f->mu);
+    const bool fails = ++f->n_launches == f->options.fail_launch;
+    if (fails && f->n_launches % 2) {
+        st = HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: launch failed", d->name);
+    } else {
+        struct item *item = create_item(f, work);
+        struct stream *s =
+            &f->streams[work->kind == HVD_DEVICE_MOVE ? work->move->set % MAX_SETS
+                                                      : (uint32_t)streams[work->kind]];
+        item->fails = fails;
+        if (s->last)
+            s->last->next = item;
+        else
+            s->first = item;
+        s->last = item;
+        work->_state = item;
+    }
+    pthread_mutex_unlock(&f->mu);
+    return st;
+}
+
+/* Holds mu. */
+static void forget(struct fake *f, struct item *item)
+{
+    item->is_forgotten = true;
+    drop_event(f, item->event);
+    if (item->has_run)
+        free_item(item);
+}
+
+static hvd_status_t fake_test(struct hvd_device_port *d, struct hvd_device_work *work,
+                              struct hvd_err *err)
+{
+    struct fake *f = fake_of(d);
+    struct item *item = work->_state;
+    hvd_status_t st = HVD_INPROGRESS;
+
+    look_at_all();
+    pthread_mutex_lock(&f->mu);
+    struct fake_event *event = item->event;
+    if (item->is_launched && item->fails) {
+        st = HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: launch failed", d->name);
+        forget(f, item);
+    } else if (item->is_launched) {
+        st = HVD_OK;
+        work->event = &event->base;
+        item->is_tested = true;
+        if (item->has_run)
+            free_item(item);
+    }
+    pthread_mutex_unlock(&f->mu);
+    return st;
+}
+
+static void fake_forget(struct hvd_device_port *d, struct hvd_device_work *work)
 {
     struct fake *f = fake_of(d);
 
     pthread_mutex_lock(&f->mu);
-    drop_event(f, event);
+    forget(f, work->_state);
     pthread_mutex_unlock(&f->mu);
+}
+
+/* 16-bit integers move through the host, so that both ways mix in a set. */
+static bool fake_moves(enum hvd_op op, enum hvd_dtype dtype, enum hvd_reduce reduce)
+{
+    (void)op;
+    return dtype != HVD_INT16 && dtype != HVD_UINT16 && reduce != HVD_ADASUM;
 }
 
 static hvd_status_t fake_make_key(struct hvd_device_port *d, char key[HVD_DEVICE_KEY_MAX],
@@ -528,7 +776,7 @@ static hvd_status_t fake_make_key(struct hvd_device_port *d, char key[HVD_DEVICE
     return HVD_OK;
 }
 
-static hvd_status_t fake_add_set(struct hvd_device_port *d, const struct hvd_device_set *device_set,
+static hvd_status_t fake_connect(struct hvd_device_port *d, const struct hvd_device_set *device_set,
                                  const char key[HVD_DEVICE_KEY_MAX], struct hvd_err *err)
 {
     struct fake *f = fake_of(d);
@@ -542,12 +790,24 @@ static hvd_status_t fake_add_set(struct hvd_device_port *d, const struct hvd_dev
     f->device_sets[device_set->set] = *device_set;
     f->device_sets[device_set->set].ranks = NULL;
     f->has_device_set[device_set->set] = true;
+    f->connect_delay[device_set->set] = draw(f, f->options.max_delay);
     return device_set->set == 0 ? HVD_OK
                                 : mover->ops->add_set(mover, device_set->set, device_set->ranks,
                                                       device_set->size, err);
 }
 
-static void fake_remove_set(struct hvd_device_port *d, uint32_t set)
+static hvd_status_t fake_connected(struct hvd_device_port *d, uint32_t set, struct hvd_err *err)
+{
+    struct fake *f = fake_of(d);
+
+    (void)err;
+    if (f->connect_delay[set] == 0)
+        return HVD_OK;
+    f->connect_delay[set]--;
+    return HVD_INPROGRESS;
+}
+
+static void fake_disconnect(struct hvd_device_port *d, uint32_t set)
 {
     struct fake *f = fake_of(d);
 
@@ -556,33 +816,21 @@ static void fake_remove_set(struct hvd_device_port *d, uint32_t set)
     f->has_device_set[set] = false;
 }
 
-static hvd_status_t fake_start(struct hvd_device_port *d, struct hvd_device_stream *stream,
-                               struct hvd_collective *c, struct hvd_err *err)
-{
-    struct fake *f = fake_of(d);
-    hvd_status_t st = begin_launch(f, hvd_op_name((int)c->op), err);
-
-    if (st != HVD_OK)
-        return st;
-    if (c->set >= MAX_SETS || !f->has_device_set[c->set])
-        die("a collective of a set that was not made");
-    if (c->pieces || (c->count > 0 && c->input && !is_ours(f, c->input)) ||
-        (c->output && !is_ours(f, c->output)))
-        die("a collective of memory that is not the device's");
-    f->n_collectives++;
-    put(f, stream, &(struct item){.kind = COLLECTIVE, .move = c});
-    return HVD_OK;
-}
-
-static void fake_abort(struct hvd_device_port *d)
+static void fake_abort(struct hvd_device_port *d, const char *cause)
 {
     struct fake *f = fake_of(d);
 
     pthread_mutex_lock(&f->mu);
-    for (struct hvd_device_stream *s = f->streams; s; s = s->next)
-        if (s->first && s->first->kind == COLLECTIVE && s->first->input && !f->is_aborted)
-            f->options.mover->ops->abandon(f->options.mover, &s->first->inner);
+    for (int i = 0; i < N_STREAMS && !f->is_aborted; i++) {
+        struct item *item = f->streams[i].first;
+        if (item && item->kind == HVD_DEVICE_MOVE && item->input)
+            f->options.mover->ops->abandon(f->options.mover, &item->inner);
+    }
     f->is_aborted = true;
+    snprintf(f->cause, sizeof(f->cause), "%s", cause);
+    for (int i = 0; i < N_STREAMS; i++)
+        while (f->streams[i].first)
+            look(f);
     pthread_mutex_unlock(&f->mu);
 }
 
@@ -590,10 +838,9 @@ static void fake_abort(struct hvd_device_port *d)
 
 #define COMMON_OPS                                                                                 \
     .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc_host,                         \
-    .free_host = fake_free_host, .query_ready = fake_query_ready,                                  \
-    .create_stream = fake_create_stream, .destroy_stream = fake_destroy_stream, .pack = fake_pack, \
-    .unpack = fake_unpack, .record = fake_record, .query = fake_query, .release = fake_release,    \
-    .abort = fake_abort
+    .free_host = fake_free_host, .mark = fake_mark, .order = fake_order, .query = fake_query,      \
+    .wait = fake_wait, .recycle = fake_recycle, .launch = fake_launch, .test = fake_test,          \
+    .forget = fake_forget, .abort = fake_abort
 
 static const struct hvd_device_ops staged_ops = {
     COMMON_OPS,
@@ -601,10 +848,11 @@ static const struct hvd_device_ops staged_ops = {
 
 static const struct hvd_device_ops moving_ops = {
     COMMON_OPS,
+    .moves = fake_moves,
     .make_key = fake_make_key,
-    .add_set = fake_add_set,
-    .remove_set = fake_remove_set,
-    .start = fake_start,
+    .connect = fake_connect,
+    .connected = fake_connected,
+    .disconnect = fake_disconnect,
 };
 
 struct hvd_device_port *fake_create(const struct fake_options *options)
@@ -621,17 +869,48 @@ struct hvd_device_port *fake_create(const struct fake_options *options)
                                          .name = "fake 0"};
     f->options = *options;
     f->random = options->seed * 2862933555777941757ULL + 3037000493ULL;
+    pthread_mutex_lock(&all.mu);
+    f->next = all.first;
+    all.first = f;
+    pthread_mutex_unlock(&all.mu);
     return &f->device;
+}
+
+void fake_look(void)
+{
+    look_at_all();
+}
+
+void fake_drain(struct hvd_device_port *d)
+{
+    struct fake *f = fake_of(d);
+    bool is_busy = true;
+
+    for (int i = 0; i < 100000 && is_busy; i++) {
+        look_at_all();
+        pthread_mutex_lock(&f->mu);
+        is_busy = false;
+        for (int k = 0; k < N_STREAMS; k++)
+            is_busy = is_busy || f->streams[k].first;
+        pthread_mutex_unlock(&f->mu);
+    }
+    if (is_busy)
+        die("work does not end");
 }
 
 void fake_destroy(struct hvd_device_port *d)
 {
     struct fake *f = fake_of(d);
 
+    fake_drain(d);
+    pthread_mutex_lock(&all.mu);
+    struct fake **at = &all.first;
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+    pthread_mutex_unlock(&all.mu);
     if (f->blocks)
         die("memory was not freed");
-    if (f->streams)
-        die("a stream was not destroyed");
     if (f->n_events > 0)
         die("an event was not released");
     munmap(f->arena, N_PAGES * PAGE);
@@ -667,31 +946,31 @@ void fake_get(struct hvd_device_port *d, void *to, const void *from, size_t byte
     pthread_mutex_unlock(&f->mu);
 }
 
-void *fake_ready_create(void)
+struct hvd_device_event *fake_ready_create(void)
 {
-    atomic_int *ready = calloc(1, sizeof(*ready));
-
-    if (!ready)
-        die("out of memory");
-    return ready;
+    return &create_event(&program, 1)->base;
 }
 
-void *fake_ready_after(int looks)
+struct hvd_device_event *fake_ready_after(unsigned looks)
 {
-    atomic_int *ready = fake_ready_create();
+    struct fake_event *ready = create_event(&program, 1);
 
-    atomic_store(ready, -looks);
-    return ready;
+    ready->is_done = true;
+    ready->delay = looks;
+    return &ready->base;
 }
 
-void fake_ready_fire(void *ready, bool failed)
+void fake_ready_fire(struct hvd_device_event *ready, bool failed)
 {
-    atomic_store((atomic_int *)ready, failed ? 2 : 1);
+    if (failed)
+        event_of(ready)->has_failed = true;
+    else
+        event_of(ready)->is_done = true;
 }
 
-void fake_ready_free(void *ready)
+void fake_ready_free(struct hvd_device_event *ready)
 {
-    free(ready);
+    hvd_device_event_release(ready);
 }
 
 int fake_host_blocks(struct hvd_device_port *d)

@@ -6,25 +6,25 @@
 
 /*
  * A device for tests. Its memory cannot be read or written but by its own operations (whoever tries
- * dies of SIGSEGV). What is on a stream runs some looks later, and an event shows some looks after
- * that, both drawn from a seed; streams overtake each other. Wrong use (memory of the wrong side,
- * a buffer freed while it is in use by a stream, an event asked for again) ends the test process
- * with a sentence.
+ * dies of SIGSEGV). Work is launched some looks after it was handed over, runs some looks later,
+ * and its event shows some looks after that, all drawn from a seed; streams overtake each other.
+ * Wrong use (memory of the wrong side, a buffer freed while it is in use by a stream, an event that
+ * is not released) ends the test process with a sentence.
  */
 struct fake_options {
     uint64_t seed;
     unsigned max_delay;          /* looks that an item or event takes at most; 0: none */
     struct hvd_transport *mover; /* its collectives go over it; borrowed; NULL: it has none */
     /* The n-th call fails, counted from 1, and for events all later ones; 0: none does. */
-    int fail_launch; /* pack, unpack, start */
-    int fail_event;  /* query */
+    int fail_launch; /* launch: itself, or when the work is launched */
+    int fail_event;  /* query, wait */
     int fail_alloc;  /* alloc, alloc_host */
 };
 
 /* A device; ends the test when there is no memory for it. */
 struct hvd_device_port *fake_create(const struct fake_options *options);
 
-/* Ends the test when memory, streams or events of the device are still in use. */
+/* Ends the test when memory or events of the device are still in use. */
 void fake_destroy(struct hvd_device_port *d);
 
 /* Memory of the device with a copy of `bytes` bytes, to be freed by d->ops->free. */
@@ -34,16 +34,22 @@ void *fake_put(struct hvd_device_port *d, const void *from, size_t bytes);
 void fake_get(struct hvd_device_port *d, void *to, const void *from, size_t bytes);
 
 /* An event of the program, not done yet; to be ended by fake_ready_free. */
-void *fake_ready_create(void);
+struct hvd_device_event *fake_ready_create(void);
 
-/* An event that is done when it was asked for so many times; ended likewise. */
-void *fake_ready_after(int looks);
+/* An event that is done when work has looked at it so many times; ended likewise. */
+struct hvd_device_event *fake_ready_after(unsigned looks);
 
 /* The event is done, or failed. Any thread. */
-void fake_ready_fire(void *ready, bool failed);
+void fake_ready_fire(struct hvd_device_event *ready, bool failed);
 
-/* Frees the event. */
-void fake_ready_free(void *ready);
+/* Ends the program's use of the event. NULL is allowed. */
+void fake_ready_free(struct hvd_device_event *ready);
+
+/* Lets time pass on all devices, as every question does. */
+void fake_look(void);
+
+/* Runs everything that was handed over, to its end. */
+void fake_drain(struct hvd_device_port *d);
 
 /* Blocks of alloc_host that are in use. */
 int fake_host_blocks(struct hvd_device_port *d);

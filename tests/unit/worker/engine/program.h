@@ -58,7 +58,7 @@ struct program_submitted {
     struct hvd_device_port *device; /* where it is; NULL: on the host */
     void *device_input;             /* what the engine sees of it then */
     void *device_output;
-    void *ready; /* says that the input is there */
+    struct hvd_device_event *ready; /* says that the input is there */
     size_t bytes;
     bool is_submitted;
     bool is_ended;

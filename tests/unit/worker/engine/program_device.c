@@ -61,7 +61,7 @@ void program_load(struct program_run *r, int rank, struct program_submitted *s,
     s->device_input = fake_put(d, s->input, s->bytes);
     s->device_output = is_shared ? s->device_input : fake_put(d, s->output, s->bytes);
     if ((r->options->seed + (uint64_t)rank) % 4 == 0)
-        s->ready = fake_ready_after((int)(s->bytes % 20) + 1);
+        s->ready = fake_ready_after((unsigned)(s->bytes % 20) + 1);
     submission->request.device = HVD_GPU;
     submission->input = s->device_input;
     submission->output = submission->output ? s->device_output : NULL;
@@ -79,7 +79,7 @@ void program_unload(struct program_submitted *s, struct horovod_output *output)
     if (!copy)
         abort();
     fake_get(s->device, copy, output->data, output->bytes);
-    s->device->ops->free(s->device, output->data);
+    s->device->ops->free(s->device, output->data, output->after);
     output->data = copy;
     output->device = NULL;
 }
@@ -89,7 +89,7 @@ void program_drop(struct program_submitted *s)
     if (!s->device)
         return;
     if (s->device_output != s->device_input)
-        s->device->ops->free(s->device, s->device_output);
-    s->device->ops->free(s->device, s->device_input);
+        s->device->ops->free(s->device, s->device_output, NULL);
+    s->device->ops->free(s->device, s->device_input, NULL);
     fake_ready_free(s->ready);
 }

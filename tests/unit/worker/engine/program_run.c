@@ -163,13 +163,32 @@ static hvd_status_t wait_somehow(struct program_actor *a, int64_t handle,
     return st;
 }
 
+/* Waits until the device has the result. Without threads, nobody else lets the others work. */
+static hvd_status_t await_result(const struct program_actor *a, struct hvd_device_event *event,
+                                 struct hvd_err *err)
+{
+    struct program_run *r = a->run;
+
+    while (event && !r->options->has_threads && !(a->rank == r->victim && program_is_lost(r)) &&
+           event->device->ops->query(event->device, event, NULL) == HVD_INPROGRESS)
+        for (int rank = 0; rank < r->options->n_ranks; rank++)
+            if (rank != r->victim || !program_is_lost(r))
+                (void)hvd_engine_step(r->engines[rank]);
+    if (event && a->rank == r->victim && program_is_lost(r))
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "this rank is dead");
+    return hvd_engine_await(r->engines[a->rank], event, err);
+}
+
 static void wait_for_tensor(struct program_actor *a, int tensor)
 {
     struct program_submitted *s = state_of(a, tensor);
     struct hvd_outcome outcome = {0};
     struct hvd_err err = {0};
-    const hvd_status_t st = wait_somehow(a, s->handle, &outcome, &err);
+    hvd_status_t st = wait_somehow(a, s->handle, &outcome, &err);
 
+    if (st == HVD_OK)
+        st = await_result(a, outcome.event, &err);
+    hvd_device_event_release(outcome.event);
     s->is_ended = true;
     a->n_open--;
     a->run->n_ended++;

@@ -102,6 +102,7 @@ static void seeds_that_found_something_find_nothing_more(void **state)
     (void)state;
     run_program(lossy, 1005961);      /* a set was agreed about when the job was shut down */
     run_program(on_devices, 2000500); /* nobody listened, once a long wait had ended */
+    run_program(on_devices, 802);     /* all slept while the device waited for a dead rank */
 #if !defined(__SANITIZE_THREAD__)     /* 64 ranks take minutes there */
     run_program(lossy, 1002653);      /* the same */
     run_program(lossy, 9521);         /* deadlines that never came, in turns.c */
