@@ -1,0 +1,79 @@
+#ifndef HVD_TESTS_FAKE_GPU_DEVICE_C_H
+#define HVD_TESTS_FAKE_GPU_DEVICE_C_H
+
+/*
+ * What worker/device/cuda/kernels.cu takes from CUDA, for compiling it as C. The code that calls a
+ * kernel sets blockIdx and threadIdx, as tests/fake/gpu/kernel.h describes. Arithmetic must not be
+ * contracted (-ffp-contract=off), and words alias every type (-fno-strict-aliasing).
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "tests/fake/gpu/kernel.h"
+#include "worker/device/cuda/kernels.h"
+#include "worker/reduce/half_bits.h"
+
+#define GLOBAL(NAME) static void NAME(const struct hvd_cuda_args args)
+#define INLINE static inline
+#define UNROLL
+#define NO_UNROLL
+#define LOAD(TYPE, ADDRESS) (*(const TYPE *)device_at((ADDRESS), sizeof(TYPE)))
+#define STORE(TYPE, ADDRESS, VALUE) (*(TYPE *)device_at((ADDRESS), sizeof(TYPE)) = (VALUE))
+
+/* Where the host accesses a device address. As on the device, an address that is not a multiple of
+ * the access is an error. */
+static inline void *device_at(uint64_t address, size_t bytes)
+{
+    if (address % bytes != 0)
+        abort();
+    return FAKE_GPU_AT((uintptr_t)address);
+}
+
+static inline float float_of(uint32_t bits)
+{
+    return hvd_float_of(bits);
+}
+
+static inline uint32_t float_bits(float x)
+{
+    return hvd_float_bits(x);
+}
+
+static inline double double_of(uint64_t bits)
+{
+    double x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static inline uint64_t double_bits(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static inline float float16_widen(uint16_t half)
+{
+    return hvd_float16_widen(half);
+}
+
+static inline uint16_t float16_narrow(float x)
+{
+    return hvd_float16_narrow(x);
+}
+
+/* Rounded products, which are not fused with a sum. */
+static inline float __fmul_rn(float x, float y)
+{
+    return x * y;
+}
+
+static inline double __dmul_rn(double x, double y)
+{
+    return x * y;
+}
+
+#endif
