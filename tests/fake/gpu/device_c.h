@@ -20,13 +20,23 @@
 #define LOAD(TYPE, ADDRESS) (*(const TYPE *)device_at((ADDRESS), sizeof(TYPE)))
 #define STORE(TYPE, ADDRESS, VALUE) (*(TYPE *)device_at((ADDRESS), sizeof(TYPE)) = (VALUE))
 
+/* The device address as a pointer, which nobody can access. */
+static inline void *device_pointer(uint64_t address)
+{
+    void *p;
+
+    _Static_assert(sizeof(p) == sizeof(address), "addresses of 64 bits");
+    memcpy(&p, &address, sizeof(p));
+    return p;
+}
+
 /* Where the host accesses a device address. As on the device, an address that is not a multiple of
  * the access is an error. */
 static inline void *device_at(uint64_t address, size_t bytes)
 {
     if (address % bytes != 0)
         abort();
-    return FAKE_GPU_AT((uintptr_t)address);
+    return FAKE_GPU_AT(device_pointer(address));
 }
 
 static inline float float_of(uint32_t bits)

@@ -12,16 +12,16 @@ static void ranges(void **params, fake_range_fn add, void *to)
     const struct hvd_cuda_args *args = params[0];
     const uint64_t table_bytes = args->n_pieces * sizeof(struct hvd_cuda_piece) +
                                  (args->n_tiles + UINT64_C(1)) * sizeof(uint32_t);
-    const struct hvd_cuda_piece *pieces = FAKE_GPU_AT((uintptr_t)args->table);
-    const uint64_t *addresses = FAKE_GPU_AT((uintptr_t)args->addresses);
+    const struct hvd_cuda_piece *pieces = FAKE_GPU_AT(device_pointer(args->table));
+    const uint64_t *addresses = FAKE_GPU_AT(device_pointer(args->addresses));
 
     if (args->n_tiles == 0)
         return;
-    add(to, (const void *)(uintptr_t)args->table, table_bytes, false);
-    add(to, (const void *)(uintptr_t)args->addresses, args->n_pieces * sizeof(uint64_t), false);
+    add(to, device_pointer(args->table), table_bytes, false);
+    add(to, device_pointer(args->addresses), args->n_pieces * sizeof(uint64_t), false);
     for (uint32_t i = 0; i < args->n_pieces; i++) {
-        const void *packed = (const void *)(uintptr_t)(args->buffer + pieces[i].offset);
-        const void *tensor = (const void *)(uintptr_t)addresses[i];
+        const void *packed = device_pointer(args->buffer + pieces[i].offset);
+        const void *tensor = device_pointer(addresses[i]);
 
         if (tensor || !args->is_unpack)
             add(to, packed, pieces[i].bytes, !args->is_unpack);

@@ -337,8 +337,9 @@ INLINE void copy_elements(const struct task *t, const struct stretch *s, uint32_
                           uint32_t step)
 {
     const uint32_t width = width_of(t->step);
+    const uint32_t unit = (s->from | s->to) % width == 0 ? width : 1;
 
-    if ((s->from | s->to) % width == 0) {
+    if (t->at_once > 1 && unit == width) {
         copy_units(t, s, width, first, step);
         return;
     }
@@ -347,12 +348,12 @@ INLINE void copy_elements(const struct task *t, const struct stretch *s, uint32_
         uint64_t bits = 0;
 
         NO_UNROLL
-        for (uint32_t i = 0; i < width; i++)
-            bits |= (uint64_t)LOAD(uint8_t, s->from + first * width + i) << 8 * i;
+        for (uint32_t i = 0; i < width; i += unit)
+            bits |= load_unit(unit, s->from + first * width + i) << 8 * i;
         bits = apply(t, bits);
         NO_UNROLL
-        for (uint32_t i = 0; i < width; i++)
-            STORE(uint8_t, s->to + first * width + i, (uint8_t)(bits >> 8 * i));
+        for (uint32_t i = 0; i < width; i += unit)
+            store_unit(unit, s->to + first * width + i, bits >> 8 * i);
     }
 }
 
@@ -400,7 +401,7 @@ INLINE void copy_stretch(const struct task *t, struct stretch s, uint32_t lane)
 {
     const struct task last = {t->args, t->step, 1};
     const uint32_t low = (uint32_t)(s.from | s.to);
-    uint32_t width = width_of(t->step);
+    uint32_t width;
 
     if (t->at_once > 1 && low % WORD_BYTES == 0) {
         copy_words(t, &s, lane);

@@ -114,10 +114,15 @@ static void destroy(struct scene *s)
     hvd_free(s->block);
 }
 
-/* The device's address of memory that the host has. */
+/* The device's address of memory that the host has; 0 has none. */
+static uint64_t on_device(uint64_t address)
+{
+    return address ? address - (uint64_t)FAKE_GPU_ALIAS : 0;
+}
+
 static uint64_t device_address(const void *memory)
 {
-    return memory ? (uint64_t)(uintptr_t)memory - (uint64_t)FAKE_GPU_ALIAS : 0;
+    return on_device((uint64_t)(uintptr_t)memory);
 }
 
 /* Packs or unpacks as a device does. */
@@ -135,7 +140,7 @@ static void launch(const struct scene *s, const struct hvd_scaling *scaling, boo
     hvd_pack_table_write(&s->list, &shape, table);
     hvd_pack_table_addresses(&s->list, is_unpack, addresses);
     for (uint32_t i = 0; i < shape.n_pieces; i++)
-        addresses[i] = device_address((const void *)(uintptr_t)addresses[i]);
+        addresses[i] = on_device(addresses[i]);
     args.table = device_address(table);
     args.addresses = device_address(addresses);
     args.buffer = device_address(s->buffer);
