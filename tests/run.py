@@ -390,6 +390,7 @@ SUITES = {
     "mxnet": ("horovod.mxnet with MXNet 1.9.1, at 1, 2 and 4 ranks", lambda: framework("tests/integration/mxnet", "mxnet-1.9.1")),
     "tensorflow": ("horovod.tensorflow and horovod.keras with TensorFlow 2.21 and 2.15.1, at 1, 2 and 4 ranks",
                    lambda: framework("tests/integration/tensorflow", "tensorflow-2.21.0")),
+    "cuda": ("the kernels for GPUs: made again, and assembled for each GPU", lambda: framework("tests/integration/cuda", "cuda")),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
@@ -536,7 +537,7 @@ TOGETHER = ("fake", "images", "chart")
 
 
 # Not gated on times: beside all these, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "tensorflow", "tsan", "lint", "mxnet", "planted", "fuzz", "clang")
+ASIDE_SUITES = ("python", "asan", "tensorflow", "tsan", "lint", "mxnet", "planted", "fuzz", "clang", "cuda")
 ASIDE_AT_ONCE = 2
 
 
