@@ -1,0 +1,227 @@
+/*
+ * How fast the kernels move lists of tensors on the first GPU, beside the driver's own copy: one
+ * JSON line for each list, layout, direction and scaling. Exit status 77 where there is no GPU.
+ *
+ * A rate counts bytes read and written. Launches follow each other without a pause; so do the
+ * copies of as many bytes that they are compared with.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "tests/integration/cuda/machine_gpu.h"
+
+#define MOST_TENSORS 2048
+#define CEILING_BYTES ((size_t)1 << 30)
+#define CALLS 200
+
+#define CHECK(CALL) machine_gpu_check(machine_gpu_api()->CALL, #CALL)
+
+struct tensors {
+    const char *name;
+    int64_t counts[MOST_TENSORS]; /* of float32 */
+    int n;
+};
+
+static void add(struct tensors *t, int64_t count)
+{
+    t->counts[t->n++] = count;
+}
+
+static void add_linear(struct tensors *t, int64_t out, int64_t in)
+{
+    add(t, out * in);
+    add(t, out);
+}
+
+static void fill_many_small(struct tensors *t)
+{
+    t->name = "1,024 x 4 KiB";
+    for (int i = 0; i < 1024; i++)
+        add(t, 1024);
+}
+
+static void fill_skewed(struct tensors *t)
+{
+    unsigned random = 1;
+
+    t->name = "700, one of 8 MiB";
+    for (int i = 0; i < 700; i++) {
+        random = random * 1103515245U + 12345U;
+        add(t, i == 400 ? 8 << 18 : (int64_t)(random >> 16) % 4096 + 1);
+    }
+}
+
+static void fill_bert_large(struct tensors *t)
+{
+    const int64_t width = 1024;
+
+    t->name = "BERT large";
+    add(t, 30522 * width);
+    add(t, 512 * width);
+    add(t, 2 * width);
+    add_linear(t, width, 1);
+    for (int layer = 0; layer < 24; layer++) {
+        for (int i = 0; i < 4; i++)
+            add_linear(t, width, width);
+        add_linear(t, width, 1);
+        add_linear(t, 4 * width, width);
+        add_linear(t, width, 4 * width);
+        add_linear(t, width, 1);
+    }
+    add_linear(t, width, width);
+}
+
+/* A convolution and the two vectors of its normalisation. */
+static void add_convolution(struct tensors *t, int64_t out, int64_t in, int64_t side)
+{
+    add(t, out * in * side * side);
+    add(t, out);
+    add(t, out);
+}
+
+static void fill_resnet50(struct tensors *t)
+{
+    const int blocks[] = {3, 4, 6, 3};
+    int64_t in = 64;
+
+    t->name = "ResNet-50";
+    add_convolution(t, 64, 3, 7);
+    for (int stage = 0; stage < 4; stage++) {
+        const int64_t width = 64 << stage;
+        for (int i = 0; i < blocks[stage]; i++) {
+            add_convolution(t, width, in, 1);
+            add_convolution(t, width, width, 3);
+            add_convolution(t, 4 * width, width, 1);
+            if (i == 0)
+                add_convolution(t, 4 * width, in, 1);
+            in = 4 * width;
+        }
+    }
+    add_linear(t, 1000, 2048);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds of one copy within the device, of many in a row. */
+static double time_copy(hvd_cu_ptr_t to, hvd_cu_ptr_t from, size_t bytes, int calls)
+{
+    double begin = 0;
+
+    for (int i = -calls / 4; i < calls; i++) {
+        if (i == 0) {
+            CHECK(cuCtxSynchronize());
+            begin = now();
+        }
+        CHECK(cuMemcpyDtoDAsync_v2(to, from, bytes, NULL));
+    }
+    CHECK(cuCtxSynchronize());
+    return (now() - begin) / calls;
+}
+
+static double time_launch(enum hvd_cuda_kernel kernel, const struct hvd_pack_shape *shape,
+                          struct hvd_cuda_args *args)
+{
+    void *params[] = {args};
+    double begin = 0;
+
+    for (int i = -CALLS / 4; i < CALLS; i++) {
+        if (i == 0) {
+            CHECK(cuCtxSynchronize());
+            begin = now();
+        }
+        CHECK(cuLaunchKernel(machine_gpu_kernel(kernel), shape->n_blocks, 1, 1, HVD_CUDA_BLOCK, 1,
+                             1, 0, NULL, params, NULL));
+    }
+    CHECK(cuCtxSynchronize());
+    return (now() - begin) / CALLS;
+}
+
+/* Tensors of the device, each at a multiple of 512 bytes as frameworks allocate them. */
+static void place(struct hvd_piece *pieces, const struct tensors *t, hvd_cu_ptr_t memory)
+{
+    for (int i = 0; i < t->n; i++) {
+        pieces[i] = (struct hvd_piece){.count = t->counts[i]};
+        memcpy(&pieces[i].input, &memory, sizeof(memory));
+        memcpy(&pieces[i].output, &memory, sizeof(memory));
+        memory += ((uint64_t)t->counts[i] * 4 + 511) / 512 * 512;
+    }
+}
+
+static void measure(const struct tensors *t, bool is_padded, double ceiling)
+{
+    static struct hvd_piece pieces[MOST_TENSORS];
+    static uint64_t addresses[MOST_TENSORS];
+    const struct hvd_scaling scaling = {.prescale = 0.5, .postscale = 1, .divisor = 3};
+    const struct hvd_pack_list list = {
+        .pieces = pieces, .n_pieces = t->n, .dtype = HVD_FLOAT32, .is_padded = is_padded};
+    struct hvd_pack_shape shape;
+    struct hvd_cuda_args args;
+
+    place(pieces, t, 0);
+    if (hvd_pack_table_measure(&list, &shape, NULL) != HVD_OK)
+        abort();
+    const size_t bytes = shape.buffer_bytes;
+    const hvd_cu_ptr_t tensors = machine_gpu_alloc(bytes + (size_t)t->n * 512);
+    const double copy = time_copy(machine_gpu_alloc(bytes), tensors, bytes, CALLS);
+    void *table = hvd_malloc(shape.table_bytes, 1);
+    if (!table)
+        abort();
+    place(pieces, t, tensors);
+    hvd_pack_table_write(&list, &shape, table);
+    (void)hvd_pack_table_addresses(&list, false, addresses);
+    args.table = machine_gpu_alloc(shape.table_bytes);
+    args.addresses = machine_gpu_alloc(sizeof(addresses));
+    args.buffer = machine_gpu_alloc(bytes);
+    CHECK(cuMemcpyHtoD_v2(args.table, table, shape.table_bytes));
+    CHECK(cuMemcpyHtoD_v2(args.addresses, addresses, (size_t)t->n * sizeof(*addresses)));
+    for (int i = 0; i < 4; i++) {
+        const bool is_unpack = i % 2 != 0;
+        const enum hvd_cuda_kernel kernel =
+            hvd_pack_table_prepare(&list, &shape, i < 2 ? NULL : &scaling, is_unpack, &args);
+        const double seconds = time_launch(kernel, &shape, &args);
+        printf("{\"list\": \"%s\", \"tensors\": %d, \"bytes\": %zu, \"layout\": \"%s\", "
+               "\"does\": \"%s%s\", \"us\": %.2f, \"copy_us\": %.2f, \"TB_s\": %.3f, "
+               "\"of_copy\": %.3f, \"of_ceiling\": %.3f}\n",
+               t->name, t->n, bytes, is_padded ? "padded" : "tight", i < 2 ? "" : "scaled ",
+               is_unpack ? "unpack" : "pack", 1e6 * seconds, 1e6 * copy,
+               2e-12 * (double)bytes / seconds, copy / seconds,
+               2 * (double)bytes / seconds / ceiling);
+    }
+    hvd_free(table);
+}
+
+int main(void)
+{
+    static void (*const fill[])(struct tensors *) = {fill_many_small, fill_skewed, fill_bert_large,
+                                                     fill_resnet50};
+    const char *missing = machine_missing();
+    char name[256] = "";
+
+    if (missing) {
+        (void)fprintf(stderr, "%s\n", missing);
+        return 77;
+    }
+    CHECK(cuDeviceGetName(name, sizeof(name), 0));
+    const double ceiling = 2 * (double)CEILING_BYTES /
+                           time_copy(machine_gpu_alloc(CEILING_BYTES),
+                                     machine_gpu_alloc(CEILING_BYTES), CEILING_BYTES, 20);
+    printf("{\"gpu\": \"%s\", \"ceiling_TB_s\": %.3f}\n", name, 1e-12 * ceiling);
+    for (size_t i = 0; i < sizeof(fill) / sizeof(*fill); i++) {
+        static struct tensors t;
+
+        t.n = 0;
+        fill[i](&t);
+        measure(&t, true, ceiling);
+        measure(&t, false, ceiling);
+    }
+    return 0;
+}
