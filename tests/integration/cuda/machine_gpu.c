@@ -60,27 +60,44 @@ static void load_kernels(void)
     }
 }
 
+/* Sets all functions of the driver, or the reason why not. */
+static bool open_driver(void)
+{
+    static const struct {
+        const char *symbol;
+        void *function; /* of the api */
+        bool is_needed;
+    } rows[] = {
+#define X(symbol, base, since, is_needed, result, params) {#symbol, &api.symbol, is_needed},
+        HVD_CU_DRIVER_MAP(X)
+#undef X
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (!library) {
+        (void)snprintf(reason, sizeof(reason), "%s", dlerror());
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        void *found = dlsym(library, rows[i].symbol);
+
+        memcpy(rows[i].function, &found, sizeof(found));
+        if (!found && rows[i].is_needed) {
+            (void)snprintf(reason, sizeof(reason), "the driver has no %s", rows[i].symbol);
+            return false;
+        }
+    }
+    return true;
+}
+
 const char *machine_missing(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
     struct CUctx_st *context = NULL;
     hvd_cu_device_t device = 0;
     int count = 0;
 
-    if (!library) {
-        (void)snprintf(reason, sizeof(reason), "%s", dlerror());
+    if (!open_driver())
         return reason;
-    }
-    void *found;
-#define X(symbol, base, since, is_needed, result, params)                                          \
-    found = dlsym(library, #symbol);                                                               \
-    memcpy(&api.symbol, &found, sizeof(found));                                                    \
-    if (!found && (is_needed)) {                                                                   \
-        (void)snprintf(reason, sizeof(reason), "the driver has no %s", #symbol);                   \
-        return reason;                                                                             \
-    }
-    HVD_CU_DRIVER_MAP(X)
-#undef X
     if (api.cuInit(0) != HVD_CU_SUCCESS || api.cuDeviceGetCount(&count) != HVD_CU_SUCCESS ||
         count == 0)
         return "no GPU";

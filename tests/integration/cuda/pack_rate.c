@@ -1,6 +1,7 @@
 /*
- * How fast the kernels move lists of tensors on the first GPU, beside the driver's own copy: one
- * JSON line for each list, layout, direction and scaling. Exit status 77 where there is no GPU.
+ * pack_rate [CALLS [LISTS]]: how fast the kernels move lists of tensors on the first GPU, beside
+ * the driver's own copy: one JSON line for each list, layout, direction and scaling. Exit status 77
+ * where there is no GPU.
  *
  * A rate counts bytes read and written. Launches follow each other without a pause; so do the
  * copies of as many bytes that they are compared with.
@@ -15,9 +16,10 @@
 
 #define MOST_TENSORS 2048
 #define CEILING_BYTES ((size_t)1 << 30)
-#define CALLS 200
 
 #define CHECK(CALL) machine_gpu_check(machine_gpu_api()->CALL, #CALL)
+
+static int calls = 200; /* in a row, that are timed */
 
 struct tensors {
     const char *name;
@@ -111,12 +113,12 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of one copy within the device, of many in a row. */
-static double time_copy(hvd_cu_ptr_t to, hvd_cu_ptr_t from, size_t bytes, int calls)
+/* Seconds of one copy within the device, of n in a row. */
+static double time_copy(hvd_cu_ptr_t to, hvd_cu_ptr_t from, size_t bytes, int n)
 {
     double begin = 0;
 
-    for (int i = -calls / 4; i < calls; i++) {
+    for (int i = -n / 4; i < n; i++) {
         if (i == 0) {
             CHECK(cuCtxSynchronize());
             begin = now();
@@ -124,7 +126,7 @@ static double time_copy(hvd_cu_ptr_t to, hvd_cu_ptr_t from, size_t bytes, int ca
         CHECK(cuMemcpyDtoDAsync_v2(to, from, bytes, NULL));
     }
     CHECK(cuCtxSynchronize());
-    return (now() - begin) / calls;
+    return (now() - begin) / n;
 }
 
 static double time_launch(enum hvd_cuda_kernel kernel, const struct hvd_pack_shape *shape,
@@ -133,7 +135,7 @@ static double time_launch(enum hvd_cuda_kernel kernel, const struct hvd_pack_sha
     void *params[] = {args};
     double begin = 0;
 
-    for (int i = -CALLS / 4; i < CALLS; i++) {
+    for (int i = -calls / 4; i < calls; i++) {
         if (i == 0) {
             CHECK(cuCtxSynchronize());
             begin = now();
@@ -142,7 +144,7 @@ static double time_launch(enum hvd_cuda_kernel kernel, const struct hvd_pack_sha
                              1, 0, NULL, params, NULL));
     }
     CHECK(cuCtxSynchronize());
-    return (now() - begin) / CALLS;
+    return (now() - begin) / calls;
 }
 
 /* Tensors of the device, each at a multiple of 512 bytes as frameworks allocate them. */
@@ -171,7 +173,7 @@ static void measure(const struct tensors *t, bool is_padded, double ceiling)
         abort();
     const size_t bytes = shape.buffer_bytes;
     const hvd_cu_ptr_t tensors = machine_gpu_alloc(bytes + (size_t)t->n * 512);
-    const double copy = time_copy(machine_gpu_alloc(bytes), tensors, bytes, CALLS);
+    const double copy = time_copy(machine_gpu_alloc(bytes), tensors, bytes, calls);
     void *table = hvd_malloc(shape.table_bytes, 1);
     if (!table)
         abort();
@@ -199,10 +201,12 @@ static void measure(const struct tensors *t, bool is_padded, double ceiling)
     hvd_free(table);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static void (*const fill[])(struct tensors *) = {fill_many_small, fill_skewed, fill_bert_large,
                                                      fill_resnet50};
+    const size_t lists = sizeof(fill) / sizeof(*fill);
+    const size_t wanted = argc > 2 ? strtoul(argv[2], NULL, 10) : lists;
     const char *missing = machine_missing();
     char name[256] = "";
 
@@ -210,12 +214,14 @@ int main(void)
         (void)fprintf(stderr, "%s\n", missing);
         return 77;
     }
+    if (argc > 1)
+        calls = (int)strtol(argv[1], NULL, 10);
     CHECK(cuDeviceGetName(name, sizeof(name), 0));
     const double ceiling = 2 * (double)CEILING_BYTES /
                            time_copy(machine_gpu_alloc(CEILING_BYTES),
                                      machine_gpu_alloc(CEILING_BYTES), CEILING_BYTES, 20);
     printf("{\"gpu\": \"%s\", \"ceiling_TB_s\": %.3f}\n", name, 1e-12 * ceiling);
-    for (size_t i = 0; i < sizeof(fill) / sizeof(*fill); i++) {
+    for (size_t i = 0; i < lists && i < wanted; i++) {
         static struct tensors t;
 
         t.n = 0;

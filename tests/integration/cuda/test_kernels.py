@@ -1,5 +1,5 @@
-"""The kernels for GPUs, with the compiler of PyPI's wheels: the committed PTX is what script/kernels makes, and each GPU's assembler
-takes it. No GPU is needed."""
+"""The kernels for GPUs. With the compiler of PyPI's wheels: the committed PTX is what script/kernels makes, and each GPU's assembler
+takes it. On a GPU, where there is one: results, and speed, which is printed."""
 import os
 import pathlib
 import re
@@ -9,6 +9,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+NO_GPU = 77
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod"
 FOLDER = pathlib.Path("worker/device/cuda")
 PTX = ROOT / FOLDER / "kernels.ptx"
@@ -72,3 +74,27 @@ def test_the_ptx_accesses_global_memory_alone_and_rounds_each_product():
     spaces = set(re.findall(r"^\s*(?:@!?%p\d+\s+)?(?:ld|st|atom|red|ldu)\.(\w+)", text, re.M))
     assert spaces == {"param", "global"}
     assert not re.search(r"\b(bar|barrier|shfl|vote|call|fma|mad)\.(?!lo|hi|wide)|\.ftz|\.local|\.shared|\bld\.global\.nc", text)
+
+
+def on_gpu(program, *words, **environment):
+    """What a program for a GPU prints; without a GPU the test is skipped."""
+    done = subprocess.run([BUILD / "tests" / "integration" / "cuda" / program, *words], env={**os.environ, **environment},
+                          capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode == NO_GPU:
+        pytest.skip("no GPU")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_gpu_computes_the_bits_of_the_host_from_ptx():
+    on_gpu("kernels_on_gpu")
+
+
+@needs_compiler
+def test_a_gpu_computes_the_bits_of_the_host_from_machine_code(tmp_path):
+    script("fatbin", tmp_path / "kernels.fatbin")
+    on_gpu("kernels_on_gpu", HVD_KERNELS_IMAGE=str(tmp_path / "kernels.fatbin"))
+
+
+def test_a_gpu_packs_about_as_fast_as_it_copies():
+    print(on_gpu("pack_rate"))
