@@ -18,7 +18,7 @@ COPIED = HERE / "source"
 ROOT = COPIED if COPIED.exists() else HERE.parents[1]
 FOLDERS = ("base", "cmake", "worker")
 FILES = ("CMakeLists.txt", "VERSION", "LICENSE")
-SOURCES = (".c", ".h", ".txt", ".map", ".in", ".cmake")
+SOURCES = (".c", ".h", ".ptx", ".txt", ".map", ".in", ".cmake")
 
 
 def dynamic_metadata(field, settings=None):

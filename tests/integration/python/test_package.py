@@ -39,6 +39,7 @@ def test_the_source_distribution_has_what_a_build_needs_and_nothing_else(made):
     folders = {pathlib.PurePath(name).parts[2] for name in names if "/source/" in name}
     assert folders == {"CMakeLists.txt", "LICENSE", "VERSION", "base", "cmake", "worker"}
     assert not [name for name in names if name.endswith((".so", ".o", ".pyc"))]
+    assert [name for name in names if name.endswith("/worker/device/cuda/kernels.ptx")]
 
 
 def test_a_repaired_wheel_has_everything_but_open_mpi(made):
