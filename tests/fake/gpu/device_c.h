@@ -3,8 +3,7 @@
 
 /*
  * What worker/device/cuda/kernels.cu takes from CUDA, for compiling it as C. The code that calls a
- * kernel sets blockIdx and threadIdx, as tests/fake/gpu/kernel.h describes. Arithmetic must not be
- * contracted (-ffp-contract=off), and words alias every type (-fno-strict-aliasing).
+ * kernel sets blockIdx and threadIdx, as tests/fake/gpu/kernel.h describes.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,8 +16,8 @@
 #define INLINE static inline
 #define UNROLL
 #define NO_UNROLL
-#define LOAD(TYPE, ADDRESS) (*(const TYPE *)device_at((ADDRESS), sizeof(TYPE)))
-#define STORE(TYPE, ADDRESS, VALUE) (*(TYPE *)device_at((ADDRESS), sizeof(TYPE)) = (VALUE))
+#define LOAD(TYPE, ADDRESS) load_##TYPE(ADDRESS)
+#define STORE(TYPE, ADDRESS, VALUE) store_##TYPE((ADDRESS), (VALUE))
 
 /* The device address as a pointer, which nobody can access. */
 static inline void *device_pointer(uint64_t address)
@@ -38,6 +37,30 @@ static inline void *device_at(uint64_t address, size_t bytes)
         abort();
     return FAKE_GPU_AT(device_pointer(address));
 }
+
+/* A word of 16 bytes. */
+struct word {
+    _Alignas(16) uint64_t half[2];
+};
+
+/* Accesses of one type. Memory has values of other types as well, so the bytes are copied. */
+#define ACCESS(TYPE, NAME)                                                                         \
+    static inline TYPE load_##NAME(uint64_t address)                                               \
+    {                                                                                              \
+        TYPE x;                                                                                    \
+        memcpy(&x, device_at(address, sizeof(x)), sizeof(x));                                      \
+        return x;                                                                                  \
+    }                                                                                              \
+    static inline void store_##NAME(uint64_t address, TYPE x)                                      \
+    {                                                                                              \
+        memcpy(device_at(address, sizeof(x)), &x, sizeof(x));                                      \
+    }
+
+ACCESS(uint8_t, uint8_t)
+ACCESS(uint16_t, uint16_t)
+ACCESS(uint32_t, uint32_t)
+ACCESS(uint64_t, uint64_t)
+ACCESS(struct word, word)
 
 static inline float float_of(uint32_t bits)
 {
@@ -75,7 +98,7 @@ static inline uint16_t float16_narrow(float x)
     return hvd_float16_narrow(x);
 }
 
-/* Rounded products, which are not fused with a sum. */
+/* Rounded products. No sum follows one in the same expression, so nothing fuses them. */
 static inline float __fmul_rn(float x, float y)
 {
     return x * y;

@@ -24,6 +24,21 @@
 #define LOAD(TYPE, ADDRESS) (*(const TYPE *)__cvta_global_to_generic(ADDRESS))
 #define STORE(TYPE, ADDRESS, VALUE) (*(TYPE *)__cvta_global_to_generic(ADDRESS) = (VALUE))
 
+/* A word of 16 bytes. */
+struct __align__(16) word {
+    uint64_t half[2];
+};
+
+INLINE struct word load_word(uint64_t address)
+{
+    return LOAD(struct word, address);
+}
+
+INLINE void store_word(uint64_t address, struct word x)
+{
+    STORE(struct word, address, x);
+}
+
 INLINE float float_of(uint32_t bits)
 {
     return __uint_as_float(bits);
@@ -64,16 +79,6 @@ INLINE uint16_t float16_narrow(float x)
 #define WORD_BYTES 16u
 #define WORDS (HVD_CUDA_TILE_BYTES / WORD_BYTES / HVD_CUDA_WARP) /* of a lane in a tile */
 #define MOST_AT_ONCE 8
-
-/* A word of 16 bytes. */
-struct word {
-    uint64_t half[2];
-}
-#ifdef __CUDACC__
-__align__(16);
-#else
-__attribute__((aligned(16)));
-#endif
 
 /* --- Arithmetic: what worker/reduce/scale.c computes ------------------------------------------ */
 
@@ -370,13 +375,13 @@ INLINE void copy_words(const struct task *t, const struct stretch *s, uint32_t l
         UNROLL
         for (uint32_t j = 0; j < t->at_once; j++) {
             const uint32_t i = first + j * HVD_CUDA_WARP;
-            words[j] = i < n ? LOAD(struct word, s->from + i * WORD_BYTES) : none;
+            words[j] = i < n ? load_word(s->from + i * WORD_BYTES) : none;
         }
         UNROLL
         for (uint32_t j = 0; j < t->at_once; j++) {
             const uint32_t i = first + j * HVD_CUDA_WARP;
             if (i < n)
-                STORE(struct word, s->to + i * WORD_BYTES, apply_word(t, words[j]));
+                store_word(s->to + i * WORD_BYTES, apply_word(t, words[j]));
         }
     }
 }
@@ -491,7 +496,7 @@ INLINE void copy_mixed(const struct task *t, const struct pieces *p, uint32_t la
 
             to[j] = 0;
             if (s.bytes == WORD_BYTES && s.from && s.to && (s.from | s.to) % WORD_BYTES == 0) {
-                words[j] = LOAD(struct word, s.from);
+                words[j] = load_word(s.from);
                 to[j] = s.to;
                 whole |= 1u << (k + j);
             }
@@ -499,7 +504,7 @@ INLINE void copy_mixed(const struct task *t, const struct pieces *p, uint32_t la
         UNROLL
         for (uint32_t j = 0; j < at_once; j++)
             if (to[j])
-                STORE(struct word, to[j], apply_word(t, words[j]));
+                store_word(to[j], apply_word(t, words[j]));
     }
     NO_UNROLL
     for (uint32_t k = 0; k < WORDS; k++)
