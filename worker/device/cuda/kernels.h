@@ -17,7 +17,7 @@
  * worker/device/cuda/pack_table.h makes both arrays.
  *
  * A kernel has one parameter, struct hvd_cuda_args by value. Its blocks have HVD_CUDA_BLOCK
- * threads. Results have the bits of hvd_host_device(), NaNs included: a scaled NaN is the positive
+ * threads. Results have the bits of worker/reduce, NaNs included: a scaled NaN is the positive
  * quiet one without payload, and a copied NaN keeps its payload.
  */
 #include <stdint.h>

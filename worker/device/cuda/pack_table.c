@@ -145,7 +145,7 @@ static const struct row rows[HVD_DTYPES] = {
     [HVD_BOOL] = {HVD_CUDA_KERNEL_COPY, HVD_CUDA_COPY, HVD_CUDA_COPY},
 };
 
-/* The step of the port's pack or unpack, as worker/reduce/scale.c chooses. */
+/* The step of packing or unpacking, as worker/reduce/scale.c chooses. */
 static enum hvd_cuda_step step_of(const struct row *row, const struct hvd_scaling *scaling,
                                   bool is_unpack)
 {

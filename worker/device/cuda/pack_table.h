@@ -25,7 +25,7 @@ struct hvd_pack_list {
     int n_pieces;
     enum hvd_dtype dtype;
     /* Each piece begins at a multiple of 16 bytes of the buffer. Gaps are neither read nor written.
-     * Otherwise pieces lie one behind the other, as buffers of the port device.h do. */
+     * Otherwise pieces lie one behind the other, as in the host memory of the port device.h. */
     bool is_padded;
 };
 
@@ -55,8 +55,9 @@ bool hvd_pack_table_fits(const struct hvd_pack_list *list, const struct hvd_pack
 bool hvd_pack_table_addresses(const struct hvd_pack_list *list, bool is_unpack,
                               uint64_t *addresses);
 
-/* Returns the kernel that has the effect of the port's pack or unpack with this scaling, which may
- * be NULL. Sets all fields of *args but table, addresses and buffer. */
+/* Returns the kernel that packs with the prescale as hvd_reduce_prescale computes it, or unpacks
+ * with postscale and divisor as hvd_reduce_finish does. scaling may be NULL. Sets all fields of
+ * *args but table, addresses and buffer. */
 enum hvd_cuda_kernel hvd_pack_table_prepare(const struct hvd_pack_list *list,
                                             const struct hvd_pack_shape *shape,
                                             const struct hvd_scaling *scaling, bool is_unpack,

@@ -1,5 +1,5 @@
 /*
- * The kernels of the CUDA adapter against the host as a device: the same bits for every type,
+ * The kernels of the CUDA adapter against the host's arithmetic: the same bits for every type,
  * scaling, size and alignment, and no byte is written beside the pieces. As a unit test they are
  * compiled as C; tests/integration/cuda runs the same tests on a GPU.
  */
@@ -11,7 +11,7 @@
 #include "tests/unit/worker/device/cuda/machine.h"
 #include "tests/unit/worker/reduce/reference.h"
 #include "worker/device/cuda/pack_table.h"
-#include "worker/device/device.h"
+#include "worker/reduce/reduce.h"
 
 #define MOST_PIECES 1024
 #define SPARE 48 /* bytes in front of and behind what a kernel may write */
@@ -128,29 +128,21 @@ static size_t next_place(const struct scene *s, size_t end)
 }
 
 /* What the host makes of one piece, whose elements are aligned here. */
-static void by_host(const struct scene *s, const struct hvd_piece *piece, const char *from,
-                    char *to, const struct hvd_device_copy *like)
+static void by_host(const struct scene *s, int64_t count, const char *from, char *to,
+                    const struct hvd_scaling *scaling, bool is_unpack)
 {
-    struct hvd_device_port *host = hvd_host_device();
-    const size_t bytes = (size_t)piece->count * s->width;
-    char *in = hvd_malloc(bytes, 1);
-    char *out = hvd_malloc(bytes, 1);
-    const bool is_unpack = like->buffer != NULL;
-    const struct hvd_piece copy = {.input = from ? in : NULL, .output = out, .count = piece->count};
-    struct hvd_device_copy one = *like;
+    const size_t bytes = (size_t)count * s->width;
+    char *data = hvd_calloc(bytes, 1);
 
-    assert_non_null(in);
-    assert_non_null(out);
+    assert_non_null(data);
     if (from)
-        memcpy(in, from, bytes);
-    one.pieces = &copy;
-    one.n_pieces = 1;
-    one.buffer = is_unpack ? in : out;
-    assert_int_equal((is_unpack ? host->ops->unpack : host->ops->pack)(host, NULL, &one, NULL),
-                     HVD_OK);
-    memcpy(to, out, bytes);
-    hvd_free(in);
-    hvd_free(out);
+        memcpy(data, from, bytes);
+    if (from && scaling && is_unpack)
+        hvd_reduce_finish(s->list.dtype, scaling, data, count);
+    else if (from && scaling)
+        hvd_reduce_prescale(s->list.dtype, scaling, data, data, count);
+    memcpy(to, data, bytes);
+    hvd_free(data);
 }
 
 static void same(const char *got, const char *want, size_t bytes, const struct wish *wish,
@@ -167,7 +159,6 @@ static void same(const char *got, const char *want, size_t bytes, const struct w
 
 static void check_pack(struct scene *s, const struct wish *wish, const struct hvd_scaling *scaling)
 {
-    const struct hvd_device_copy like = {.dtype = wish->dtype, .scaling = scaling};
     char *want = hvd_malloc(s->block_bytes, 1);
     size_t at = 0;
 
@@ -182,7 +173,7 @@ static void check_pack(struct scene *s, const struct wish *wish, const struct hv
         if (p->input && (uintptr_t)p->input % s->width == 0)
             reference_fill(wish->dtype, p->output, p->count, wish->seed + (uint64_t)i);
         at = next_place(s, at);
-        by_host(s, p, p->input, want + (s->buffer - s->block) + at, &like);
+        by_host(s, p->count, p->input, want + (s->buffer - s->block) + at, scaling, false);
         at += (size_t)p->count * s->width;
     }
     launch(s, scaling, false);
@@ -193,8 +184,6 @@ static void check_pack(struct scene *s, const struct wish *wish, const struct hv
 static void check_unpack(struct scene *s, const struct wish *wish,
                          const struct hvd_scaling *scaling)
 {
-    const struct hvd_device_copy like = {
-        .dtype = wish->dtype, .scaling = scaling, .buffer = s->buffer};
     char *want = hvd_malloc(s->tensors_bytes, 1);
     size_t at = 0;
 
@@ -210,7 +199,8 @@ static void check_unpack(struct scene *s, const struct wish *wish,
             continue;
         at = next_place(s, at);
         if (p->output)
-            by_host(s, p, s->buffer + at, want + ((char *)p->output - s->tensors), &like);
+            by_host(s, p->count, s->buffer + at, want + ((char *)p->output - s->tensors), scaling,
+                    true);
         at += (size_t)p->count * s->width;
     }
     launch(s, scaling, true);
