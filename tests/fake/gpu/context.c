@@ -128,7 +128,7 @@ hvd_cu_result_t cuDeviceGetUuid_v2(struct hvd_cu_uuid *uuid, hvd_cu_device_t dev
         result = check_device(device);
     if (result == 0) {
         *uuid = (struct hvd_cu_uuid){"fake gpu"};
-        uuid->bytes[15] = (char)device;
+        uuid->bytes[15] = (char)(device + fake_option(FAKE_GPU_FIRST_GPU));
     }
     return fake_end(result);
 }
@@ -140,7 +140,8 @@ hvd_cu_result_t cuDeviceGetPCIBusId(char *id, int len, hvd_cu_device_t device)
     if (result == 0)
         result = check_device(device);
     if (result == 0)
-        snprintf(id, (size_t)len, "0000:%02X:00.0", 0x10 + device);
+        snprintf(id, (size_t)len, "0000:%02X:00.0",
+                 0x10 + device + (int)fake_option(FAKE_GPU_FIRST_GPU));
     return fake_end(result);
 }
 

@@ -21,6 +21,8 @@
 #define FAKE_GPU_OPTION_MAP(X)                                                                     \
     /* Devices of the machine, 16 at most. */                                                      \
     X(GPUS, 1, "HVD_FAKE_GPUS")                                                                    \
+    /* Which of the machine's GPUs device 0 is, as with CUDA_VISIBLE_DEVICES. */                   \
+    X(FIRST_GPU, 0, "HVD_FAKE_GPU_FIRST")                                                          \
     /* Draws the delays. */                                                                        \
     X(SEED, 1, "HVD_FAKE_GPU_SEED")                                                                \
     /* The longest delay in front of work on a stream. */                                          \
@@ -49,6 +51,10 @@
     X(CHANNELS, 24, "HVD_FAKE_NCCL_CHANNELS")                                                      \
     /* 1: the first use of an algorithm waits, inside the call, for the peers. */                  \
     X(RUNTIME_CONNECT, 1, "HVD_FAKE_NCCL_RUNTIME_CONNECT")                                         \
+    /* 1: NCCL_LAUNCH_ORDER_IMPLICIT, collectives of a device run in program order. */             \
+    X(LAUNCH_ORDER_IMPLICIT, 0, "NCCL_LAUNCH_ORDER_IMPLICIT")                                      \
+    /* 1: two processes may have ranks on one GPU. */                                              \
+    X(MULTI_RANK_GPU, 0, "NCCL_MULTI_RANK_GPU_ENABLE")                                             \
     /* How long ranks wait for one that could not start its part before that is reported. */       \
     X(STUCK_MS, 2000, "HVD_FAKE_NCCL_STUCK_MS")
 

@@ -55,7 +55,7 @@ struct CUctx_st {
     bool is_stopped;
     bool is_locked; /* by a thread that loads a kernel */
     hvd_cu_result_t broken;
-    unsigned async_error;
+    unsigned async_error; /* of its communicators */
     size_t used_bytes;
     unsigned host_agent;
     uint64_t host_when;
@@ -169,6 +169,8 @@ FAKE_GPU_EXPORT const char *fake_call_name(enum fake_call call);
 /* Reports a finding, with the lock held. Returns only if findings are not fatal. */
 FAKE_GPU_EXPORT void fake_report(enum fake_gpu_finding finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* What fake_gpu_check_leaks asks as well. */
+FAKE_GPU_EXPORT void fake_set_leak_check(int (*check)(void));
 /* A number up to max, from the generator at *random. */
 FAKE_GPU_EXPORT unsigned fake_draw(uint64_t *random, unsigned max);
 /* Ends the process for lack of memory or for an error of the double itself. */
@@ -240,6 +242,9 @@ int fake_memory_leaks(void);
 /* The stream behind a handle of the program, with the special handles resolved. Reports and returns
  * NULL for one that is destroyed. */
 FAKE_GPU_EXPORT struct CUstream_st *fake_stream_any(struct CUstream_st *handle);
+/* The same; special handles are those of the context. */
+FAKE_GPU_EXPORT struct CUstream_st *fake_stream_in(struct CUctx_st *context,
+                                                   struct CUstream_st *handle);
 /* The same for work, whose stream must be of the current context of the thread. */
 FAKE_GPU_EXPORT struct CUstream_st *fake_stream_of(struct CUstream_st *handle, const char *call);
 /* Puts a copy of the work onto the stream. It then owns data. Returns 0, or an error of capture,
@@ -250,8 +255,6 @@ FAKE_GPU_EXPORT hvd_cu_result_t fake_enqueue(struct CUstream_st *stream, const s
 FAKE_GPU_EXPORT void fake_wait_for(struct CUstream_st *stream, uint64_t seq);
 /* Waits for all present work of the stream, which the host then knows. */
 FAKE_GPU_EXPORT void fake_wait_stream(struct CUstream_st *stream);
-/* Whether the calling thread runs a host function. */
-bool fake_is_host_function(void);
 /* Waits until all streams of the context are idle; the host then knows all of it. */
 FAKE_GPU_EXPORT void fake_wait_idle(struct CUctx_st *context);
 /* Reports BLOCKING if a collective of the context may still run, as far as the host knows. */
@@ -271,6 +274,9 @@ hvd_cu_result_t fake_capture_enqueue(struct CUstream_st *stream, const char *cal
 
 /* Ends the capture that began on a stream, if one did. */
 void fake_capture_end(struct CUstream_st *origin);
+
+/* Whether the calling thread runs a host function (value.c). */
+bool fake_is_host_function(void);
 
 /* --- event.c, module.c ------------------------------------------------------------------------ */
 
