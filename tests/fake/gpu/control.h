@@ -39,6 +39,12 @@
     X(REPORT_BLOCKING, 1, "HVD_FAKE_GPU_REPORT_BLOCKING")                                          \
     /* 1: a copy or kernel that reads memory without a value is reported. */                       \
     X(REPORT_UNWRITTEN, 0, "HVD_FAKE_GPU_REPORT_UNWRITTEN")                                        \
+    /* 1: values that streams write into pinned memory order the host when it looks. 0: at once.   \
+     */                                                                                            \
+    X(GUARD_VALUES, 1, "HVD_FAKE_GPU_GUARD_VALUES")                                                \
+    /* 1: an access of the host to pinned memory that a stream has written is a race unless the    \
+     * host has waited. Not with system calls on that memory. */                                   \
+    X(GUARD_PINNED, 0, "HVD_FAKE_GPU_GUARD_PINNED")                                                \
     /* Of cuDriverGetVersion, and the newest PTX that it accepts, times ten. */                    \
     X(DRIVER_VERSION, 13000, "HVD_FAKE_GPU_DRIVER_VERSION")                                        \
     X(PTX_VERSION, 90, "HVD_FAKE_GPU_PTX_VERSION")                                                 \

@@ -483,6 +483,7 @@ unsigned fake_begin(enum fake_call call)
     unsigned code = 0;
 
     fake_lock();
+    fake_guard_look();
     if (!is_program) {
         count(call);
         be_late(call);

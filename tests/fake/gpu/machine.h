@@ -205,6 +205,8 @@ int fake_context_leaks(void);
 unsigned fake_agent(void);
 /* Everything that `from` knows is known to `to`. */
 FAKE_GPU_EXPORT void fake_clock_join(struct fake_clock *to, const struct fake_clock *from);
+/* Whether `clock` knows all that `other` does. */
+bool fake_clock_covers(const struct fake_clock *clock, const struct fake_clock *other);
 /* Sets one entry. */
 void fake_clock_set(struct fake_clock *clock, unsigned agent, uint64_t when);
 /* Frees the entries. */
@@ -236,6 +238,17 @@ FAKE_GPU_EXPORT bool fake_is_pageable(const void *at);
 FAKE_GPU_EXPORT void *fake_at(const void *at);
 /* Reports blocks that are not freed; returns how many. */
 int fake_memory_leaks(void);
+
+/* --- guard.c: what the host sees in pinned memory --------------------------------------------- */
+
+/* A stream is about to write a value into pinned memory, from which the host may learn. */
+void fake_guard_value(struct fake_op *op, struct fake_block *block);
+/* A stream writes data into pinned memory. */
+void fake_guard_data(struct fake_op *op, struct fake_block *block);
+/* The block goes. */
+void fake_guard_end(struct fake_block *block);
+/* Takes into account what the host has seen since the last call. */
+void fake_guard_look(void);
 
 /* --- stream.c --------------------------------------------------------------------------------- */
 

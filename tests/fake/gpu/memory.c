@@ -143,6 +143,8 @@ static void end_block(struct fake_block *block)
                     block->bytes, (void *)block->at);
         break;
     }
+    if (block->is_host)
+        fake_guard_end(block);
     unmap(block);
     block->is_free = true;
     if (!block->is_host)

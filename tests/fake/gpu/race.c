@@ -50,6 +50,14 @@ void fake_clock_join(struct fake_clock *to, const struct fake_clock *from)
             to->at[i] = from->at[i];
 }
 
+bool fake_clock_covers(const struct fake_clock *clock, const struct fake_clock *other)
+{
+    for (unsigned i = 0; i < other->n; i++)
+        if (other->at[i] > (i < clock->n ? clock->at[i] : 0))
+            return false;
+    return true;
+}
+
 void fake_clock_set(struct fake_clock *clock, unsigned agent, uint64_t when)
 {
     grow(clock, agent + 1);
@@ -284,6 +292,8 @@ bool fake_access_range(struct fake_op *op, const void *at, size_t bytes, bool is
     op->is_reported = claim.is_reported;
     record(&claim);
     block->n_writes += is_write;
+    if (is_write && block->is_host)
+        fake_guard_data(op, block);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /*
- * Functions of the host on a stream, and values in memory that streams write and wait for. Values
- * order nothing for the checks of races: who relies on them does so at their own risk.
+ * Functions of the host on a stream, and values in memory that streams write and wait for. A value
+ * in pinned memory orders what the host does after it has looked (guard.c). Between streams, values
+ * order nothing for the checks of races.
  */
 #include "tests/fake/gpu/machine.h"
 
@@ -56,8 +57,16 @@ struct value {
 static enum fake_step step_write_value(struct fake_op *op)
 {
     const struct value *v = op->data;
+    struct fake_block *block = fake_block_of(v->at);
 
-    memcpy(fake_at(v->at), &v->value, sizeof(v->value));
+    if (block->is_free) {
+        fake_report(FAKE_GPU_USE_AFTER_FREE, "%s writes %p, which is freed", op->access->what,
+                    v->at);
+        return FAKE_DONE;
+    }
+    if (block->is_host)
+        fake_guard_value(op, block);
+    __atomic_store_n((uint32_t *)fake_at(v->at), v->value, __ATOMIC_RELEASE);
     return FAKE_DONE;
 }
 

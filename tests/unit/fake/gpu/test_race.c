@@ -221,6 +221,64 @@ static void pinned_memory_is_the_streams_until_the_host_has_waited(void **state)
     end(&f);
 }
 
+/* The host learns from a value that a stream wrote, once it has looked. */
+static void a_value_orders_the_host_that_looks_at_it(void **state)
+{
+    struct fixture f = begin();
+    _Atomic uint32_t *number = NULL;
+    void *memory = NULL;
+
+    (void)state;
+    GPU_OK(cuMemHostAlloc(&memory, sizeof(*number), 0));
+    number = memory;
+    *number = 0;
+    const hvd_cu_ptr_t at = (hvd_cu_ptr_t)(uintptr_t)memory;
+    for (uint32_t i = 1; i <= 20; i++) {
+        GPU_OK(gpu_launch_add(f.add, f.a, f.x, N, 1));
+        GPU_OK(cuStreamWriteValue32_v2(f.a, at, i, 0));
+        while (*number != i)
+            continue;
+        GPU_OK(cuMemcpyDtoDAsync_v2(f.y, f.x, BYTES, f.b));
+        GPU_OK(cuStreamSynchronize(f.b));
+    }
+    assert_int_equal(fake_gpu_found_any(), 0);
+    GPU_OK(gpu_launch_add(f.add, f.a, f.x, N, 1));
+    GPU_OK(cuStreamWriteValue32_v2(f.a, at, 21, 0));
+    assert_true(fake_gpu_settle(20000)); /* it is there, and nobody has looked */
+    GPU_OK(cuMemcpyDtoDAsync_v2(f.y, f.x, BYTES, f.b));
+    assert_true(fake_gpu_settle(20000));
+    gpu_expect(FAKE_GPU_RACE);
+    GPU_OK(cuStreamSynchronize(f.a));
+    GPU_OK(cuMemFreeHost(memory));
+    end(&f);
+}
+
+static void pinned_memory_that_is_guarded_needs_no_announced_access(void **state)
+{
+    struct fixture f = begin();
+    volatile float *pinned = NULL;
+    void *memory = NULL;
+
+    (void)state;
+    fake_gpu_set(FAKE_GPU_GUARD_PINNED, 1);
+    GPU_OK(cuMemHostAlloc(&memory, BYTES, 0));
+    pinned = memory;
+    for (int i = 0; i < 2; i++) {
+        GPU_OK(cuMemcpyDtoHAsync_v2(memory, f.y, BYTES, f.a));
+        if (i == 0)
+            GPU_OK(cuStreamSynchronize(f.a));
+        assert_true(fake_gpu_settle(20000));
+        assert_true(pinned[N - 1] == 2);
+        (void)cuStreamQuery(f.b); /* any call looks */
+        assert_int_equal(fake_gpu_found(FAKE_GPU_RACE), i);
+    }
+    gpu_expect(FAKE_GPU_RACE);
+    fake_gpu_set(FAKE_GPU_GUARD_PINNED, 0);
+    GPU_OK(cuStreamSynchronize(f.a));
+    GPU_OK(cuMemFreeHost(memory));
+    end(&f);
+}
+
 static void blocking_streams_are_in_order_with_the_legacy_stream(void **state)
 {
     struct fixture f = begin();
@@ -274,6 +332,8 @@ int main(void)
         cmocka_unit_test(memory_that_is_freed_in_flight_is_found),
         cmocka_unit_test(memory_is_used_neither_before_its_allocation_nor_after_its_end),
         cmocka_unit_test(pinned_memory_is_the_streams_until_the_host_has_waited),
+        cmocka_unit_test(a_value_orders_the_host_that_looks_at_it),
+        cmocka_unit_test(pinned_memory_that_is_guarded_needs_no_announced_access),
         cmocka_unit_test(blocking_streams_are_in_order_with_the_legacy_stream),
         cmocka_unit_test(a_read_of_memory_without_a_value_is_found_on_request),
     };
