@@ -333,6 +333,14 @@ void fake_gpu_stop_device(int device, bool is_stopped)
     fake_unlock();
 }
 
+int fake_gpu_occupied(int device)
+{
+    fake_lock();
+    const int n = contexts[device].n_multiprocessors_used;
+    fake_unlock();
+    return n;
+}
+
 void fake_gpu_set_async_error(int device, unsigned code)
 {
     fake_lock();

@@ -149,7 +149,7 @@ FAKE_GPU_EXPORT void fake_gpu_delay(const char *symbol, int nth, unsigned delay_
 /* The nth call of a symbol from now on does not go on before fake_gpu_release. */
 FAKE_GPU_EXPORT void fake_gpu_hang(const char *symbol, int nth);
 
-/* Ends all hangs. */
+/* Ends all hangs, and forgets those that are still to come. */
 FAKE_GPU_EXPORT void fake_gpu_release(void);
 
 /* The nth launch of a kernel from now on fails on the device: the context is broken from then on,
@@ -162,6 +162,9 @@ FAKE_GPU_EXPORT void fake_gpu_break_device(int device, unsigned code);
 /* Stops the work on all streams of a device, or lets it go on. A stopped device is a peer that is
  * dead: others wait for it for ever. */
 FAKE_GPU_EXPORT void fake_gpu_stop_device(int device, bool is_stopped);
+
+/* How many multiprocessors of a device are occupied now. */
+FAKE_GPU_EXPORT int fake_gpu_occupied(int device);
 
 /* ncclCommGetAsyncError of all communicators of a device returns `code` from now on. */
 FAKE_GPU_EXPORT void fake_gpu_set_async_error(int device, unsigned code);

@@ -27,8 +27,9 @@ extern _Thread_local struct fake_dim3 blockDim;
 extern _Thread_local struct fake_dim3 gridDim;
 
 /* Takes one range of device or pinned memory that a launch reads or writes; `at` is the pointer as
- * the program has it, without the alias. */
-typedef void (*fake_range_fn)(void *to, const void *at, size_t bytes, bool is_write);
+ * the program has it, without the alias. Returns false if it is no such memory: it cannot be read
+ * then. */
+typedef bool (*fake_range_fn)(void *to, const void *at, size_t bytes, bool is_write);
 
 #define FAKE_KERNEL_PARAMS 8
 

@@ -17,16 +17,17 @@ static void ranges(void **params, fake_range_fn add, void *to)
 
     if (args->n_tiles == 0)
         return;
-    add(to, device_pointer(args->table), table_bytes, false);
-    add(to, device_pointer(args->addresses), args->n_pieces * sizeof(uint64_t), false);
+    if (!add(to, device_pointer(args->table), table_bytes, false) ||
+        !add(to, device_pointer(args->addresses), args->n_pieces * sizeof(uint64_t), false))
+        return;
     for (uint32_t i = 0; i < args->n_pieces; i++) {
         const void *packed = device_pointer(args->buffer + pieces[i].offset);
         const void *tensor = device_pointer(addresses[i]);
 
         if (tensor || !args->is_unpack)
-            add(to, packed, pieces[i].bytes, !args->is_unpack);
+            (void)add(to, packed, pieces[i].bytes, !args->is_unpack);
         if (tensor)
-            add(to, tensor, pieces[i].bytes, args->is_unpack);
+            (void)add(to, tensor, pieces[i].bytes, args->is_unpack);
     }
 }
 

@@ -397,6 +397,15 @@ void fake_gpu_fail_kernel(const char *kernel, int nth, unsigned code)
 void fake_gpu_release(void)
 {
     fake_lock();
+    for (struct fault **at = &machine.faults; *at;) {
+        struct fault *fault = *at;
+        if (fault->kind == HANG) {
+            *at = fault->next;
+            free(fault);
+        } else {
+            at = &fault->next;
+        }
+    }
     machine.n_releases++;
     fake_wake();
     fake_unlock();

@@ -270,6 +270,8 @@ FAKE_GPU_EXPORT void fake_wait_for(struct CUstream_st *stream, uint64_t seq);
 FAKE_GPU_EXPORT void fake_wait_stream(struct CUstream_st *stream);
 /* Waits until all streams of the context are idle; the host then knows all of it. */
 FAKE_GPU_EXPORT void fake_wait_idle(struct CUctx_st *context);
+/* Whether work that has not started cannot start now: for what is in front of it, or for room. */
+FAKE_GPU_EXPORT bool fake_cannot_start(const struct fake_op *op);
 /* Reports BLOCKING if a collective of the context may still run, as far as the host knows. */
 FAKE_GPU_EXPORT void fake_check_blocking(struct CUctx_st *context, const char *call);
 /* Reports streams that exist; returns how many. */

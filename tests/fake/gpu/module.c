@@ -286,13 +286,17 @@ struct launch {
 struct check {
     struct fake_op *op;
     bool is_good;
+    bool is_unmapped; /* some range is in no allocation, which a device notices */
 };
 
-static void check_range(void *to, const void *at, size_t bytes, bool is_write)
+static bool check_range(void *to, const void *at, size_t bytes, bool is_write)
 {
     struct check *check = to;
+    const bool is_good = fake_access_range(check->op, at, bytes, is_write);
 
-    check->is_good = fake_access_range(check->op, at, bytes, is_write) && check->is_good;
+    check->is_good = check->is_good && is_good;
+    check->is_unmapped = check->is_unmapped || (bytes && !fake_block_of(at));
+    return is_good;
 }
 
 static void run_block(const struct launch *launch, void **params)
@@ -318,6 +322,8 @@ static enum fake_step step(struct fake_op *op)
     gridDim = launch->grid;
     blockDim = launch->block;
     launch->kernel->ranges(launch->params, check_range, &check);
+    if (check.is_unmapped)
+        op->stream->context->broken = HVD_CU_ILLEGAL_ADDRESS;
     if (!check.is_good)
         return FAKE_DONE;
     for (unsigned z = 0; z < launch->grid.z; z++)

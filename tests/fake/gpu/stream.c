@@ -86,6 +86,11 @@ static bool deps_are_done(const struct fake_op *op)
     return true;
 }
 
+bool fake_cannot_start(const struct fake_op *op)
+{
+    return op->is_waiting_for_room || op->stream->first != op || !deps_are_done(op);
+}
+
 static bool is_canceled(struct fake_op *op)
 {
     return op->is_canceled && op->is_canceled(op);

@@ -295,7 +295,7 @@ static void mark_blocked(const struct fake_op *op)
 {
     for (struct CUstream_st *s = op->stream->context->streams; s; s = s->next) {
         for (const struct fake_op *other = s->first; other; other = other->next) {
-            if (other->step != step || other->is_started)
+            if (other->step != step || other->is_started || !fake_cannot_start(other))
                 continue;
             const struct kernel *kernel = other->data;
             nccl_slot(kernel->comm, kernel->comm->rank)->blocked = kernel->last;

@@ -339,6 +339,8 @@ void nccl_abort_end(struct ncclComm *comm)
 {
     report_blocking(comm);
     fake_count_blocking();
+    while (comm->context->is_locked) /* behind another thread that is inside of the driver */
+        fake_wait(1000);
     fake_wait_idle(comm->context);
     while (comm->n_in_flight > 0)
         fake_wait(1000);

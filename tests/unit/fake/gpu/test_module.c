@@ -158,6 +158,23 @@ static void a_kernel_that_fails_breaks_its_context(void **state)
     gpu_end();
 }
 
+static void a_pointer_to_nothing_breaks_the_context(void **state)
+{
+    (void)state;
+    gpu_begin(2);
+    struct CUstream_st *stream = gpu_stream();
+    struct CUmod_st *module = gpu_module();
+    struct CUfunc_st *add = gpu_kernel(module, "gpu_add");
+    GPU_OK(gpu_launch_add(add, stream, 4096, N, 1));
+    assert_int_equal(cuStreamSynchronize(stream), HVD_CU_ILLEGAL_ADDRESS);
+    gpu_expect(FAKE_GPU_OUT_OF_BOUNDS);
+    assert_int_equal(cuCtxSynchronize(), HVD_CU_ILLEGAL_ADDRESS);
+    fake_gpu_break_device(0, 0);
+    GPU_OK(cuStreamDestroy_v2(stream));
+    GPU_OK(cuModuleUnload(module));
+    gpu_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +184,7 @@ int main(void)
         cmocka_unit_test(a_kernel_of_another_device_is_refused),
         cmocka_unit_test(lazy_loading_waits_for_the_device),
         cmocka_unit_test(a_kernel_that_fails_breaks_its_context),
+        cmocka_unit_test(a_pointer_to_nothing_breaks_the_context),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

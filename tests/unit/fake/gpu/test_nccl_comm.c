@@ -178,11 +178,13 @@ static void run_nonblocking(struct rank *r)
 
     config.blocking = 0;
     if (r->rank == 1)
-        usleep(10000);
+        world_meet(r);
     assert_int_equal(ncclCommInitRankConfig(&r->comm, 2, r->id, r->rank, &config),
                      HVD_NCCL_IN_PROGRESS);
-    if (r->rank == 0)
+    if (r->rank == 0) { /* it is alone */
         assert_int_equal(ncclCommCount(r->comm, &count), HVD_NCCL_INVALID_ARGUMENT);
+        world_meet(r);
+    }
     NCCL_OK(settle(r->comm));
     if (r->rank == 1) { /* rank 0 is in its call alone: an event passes the collective by */
         world_meet(r);
@@ -324,7 +326,8 @@ static void run_lone_abort(struct rank *r)
         fake_gpu_set(FAKE_GPU_RUNTIME_CONNECT, 1);
     } else {
         world_meet(r);
-        usleep(20000);
+        while (fake_gpu_calls("ncclCommAbort") == 0)
+            usleep(1000);
         NCCL_OK(ncclAllReduce(at, at, N, HVD_NCCL_FLOAT32, HVD_NCCL_SUM, second, other));
         GPU_OK(cuStreamSynchronize(other));
         NCCL_OK(ncclCommAbort(r->comm));
@@ -377,6 +380,62 @@ static void calls_fail_on_request(void **state)
     world_run(2, run_errors, NULL);
 }
 
+/* The call hangs until another thread lets it go. */
+static void run_hang(struct rank *r)
+{
+    if (r->rank == 0) {
+        fake_gpu_hang("ncclCommInitRank", 1);
+        has_begun = false;
+    }
+    world_meet(r);
+    if (r->rank == 1) {
+        usleep(20000);
+        assert_false(has_begun);
+        fake_gpu_release();
+    }
+    NCCL_OK(ncclCommInitRank(&r->comm, 2, r->id, r->rank));
+    has_begun = true;
+    if (r->rank == 0)
+        fake_gpu_hang("ncclCommAbort", 1);
+    world_meet(r);
+    if (r->rank == 0) {
+        NCCL_OK(ncclCommAbort(r->comm));
+    } else {
+        usleep(20000);
+        fake_gpu_release();
+        NCCL_OK(ncclCommAbort(r->comm));
+    }
+    r->comm = NULL;
+}
+
+static void an_initialisation_and_an_abort_can_hang(void **state)
+{
+    (void)state;
+    world_run_bare(2, run_hang, NULL);
+}
+
+static void run_versions(struct rank *r)
+{
+    fake_gpu_set(FAKE_GPU_NCCL_VERSION, 23203);
+    world_meet(r);
+    while (r->rank == 1 && fake_gpu_calls("ncclCommInitRank") == 0)
+        usleep(1000); /* the other rank has read it by then */
+    if (r->rank == 1)
+        fake_gpu_set(FAKE_GPU_NCCL_VERSION, 22907);
+    assert_int_equal(ncclCommInitRank(&r->comm, 2, r->id, r->rank), HVD_NCCL_INVALID_USAGE);
+    world_meet(r);
+    assert_int_equal(fake_gpu_found(FAKE_GPU_MISMATCH), 2);
+    world_meet(r);
+    fake_gpu_set(FAKE_GPU_NCCL_VERSION, 23203);
+    fake_gpu_forget();
+}
+
+static void versions_that_differ_are_found(void **state)
+{
+    (void)state;
+    world_run_bare(2, run_versions, NULL);
+}
+
 static void run_leak(struct rank *r)
 {
     world_meet(r);
@@ -409,6 +468,8 @@ int main(void)
         cmocka_unit_test(communicators_are_aborted_together_in_a_group),
         cmocka_unit_test(an_abort_waits_for_kernels_of_other_communicators),
         cmocka_unit_test(calls_fail_on_request),
+        cmocka_unit_test(an_initialisation_and_an_abort_can_hang),
+        cmocka_unit_test(versions_that_differ_are_found),
         cmocka_unit_test(communicators_that_are_left_are_found),
     };
 

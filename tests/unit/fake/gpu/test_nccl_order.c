@@ -24,14 +24,22 @@ static void all_reduce(struct ncclComm *comm, struct CUstream_st *stream, hvd_cu
     NCCL_OK(ncclAllReduce(at, at, N, HVD_NCCL_FLOAT32, HVD_NCCL_SUM, comm, stream));
 }
 
+/* Whether both streams come to their end, or ranks are found to be stuck. */
 static bool settles(const struct rank *r, struct CUstream_st *other)
 {
-    for (int i = 0; i < 400; i++) {
-        if (cuStreamQuery(r->stream) == HVD_CU_SUCCESS && cuStreamQuery(other) == HVD_CU_SUCCESS)
-            return true;
+    while (cuStreamQuery(r->stream) != HVD_CU_SUCCESS || cuStreamQuery(other) != HVD_CU_SUCCESS) {
+        if (fake_gpu_found(FAKE_GPU_LAUNCH_ORDER) > 0)
+            return false;
         usleep(1000);
     }
-    return false;
+    return true;
+}
+
+/* Streams overtake each other, so the order of calls alone does not order the starts. */
+static void await_start(const struct rank *r, struct CUstream_st *stream)
+{
+    while (fake_gpu_occupied(r->rank) == 0 && cuStreamQuery(stream) == HVD_CU_NOT_READY)
+        usleep(100);
 }
 
 /* Launches one collective of each communicator; returns whether both end. */
@@ -48,9 +56,11 @@ static void run_two(struct rank *r)
     world_meet(r);
     if (is_crossed)
         all_reduce(second, other, y);
-    usleep(3000); /* so that the first one has started on each rank */
+    if (is_crossed)
+        await_start(r, other);
     all_reduce(r->comm, r->stream, x);
-    usleep(3000);
+    if (!is_crossed)
+        await_start(r, r->stream);
     if (!is_crossed)
         all_reduce(second, other, y);
     shared->n_done += settles(r, other);

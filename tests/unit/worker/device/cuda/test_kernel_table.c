@@ -21,7 +21,7 @@ struct seen {
     int n;
 };
 
-static void add(void *to, const void *at, size_t bytes, bool is_write)
+static bool add(void *to, const void *at, size_t bytes, bool is_write)
 {
     struct seen *seen = to;
 
@@ -29,6 +29,7 @@ static void add(void *to, const void *at, size_t bytes, bool is_write)
     seen->at[seen->n] = (uint64_t)(uintptr_t)at;
     seen->bytes[seen->n] = bytes;
     seen->is_write[seen->n++] = is_write;
+    return true;
 }
 
 static void a_launch_reports_what_it_accesses(void **state)
