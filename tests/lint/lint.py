@@ -301,7 +301,7 @@ def file_rules():
 
 
 # A folder of which one header declares what several files have: its functions may have the folder's prefix as well.
-FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/engine": "engine", "worker/engine/job": "engine", "worker/engine/negotiate": "engine",
+FOLDERS = {"operator/api": "job", "worker/api": "api", "worker/device/cuda": "cuda", "worker/engine": "engine", "worker/engine/job": "engine", "worker/engine/negotiate": "engine",
            "worker/engine/state": "engine", "worker/engine/submit": "engine", "worker/engine/wait": "engine",
            "worker/reduce": "reduce", "worker/transport/hosts": "hosts", "worker/transport/hybrid": "hybrid",
            "worker/transport/mpi": "mpi", "worker/transport/shm": "shm"}

@@ -114,7 +114,7 @@ struct hvd_device_ops {
     void (*forget)(struct hvd_device_port *d, struct hvd_device_work *work);
 
     /*
-     * Collectives between devices. All five are NULL if the device has none. If that is so on any
+     * Collectives between devices. All six are NULL if the device has none. If that is so on any
      * rank of a set, the engine stages the set's tensors through host memory.
      *
      * `moves` returns whether they compute exactly what host memory would; it depends on the
@@ -128,6 +128,9 @@ struct hvd_device_ops {
     hvd_status_t (*connect)(struct hvd_device_port *d, const struct hvd_device_set *device_set,
                             const char key[HVD_DEVICE_KEY_MAX], struct hvd_err *err);
     hvd_status_t (*connected)(struct hvd_device_port *d, uint32_t set, struct hvd_err *err);
+    /* Whether another set may connect. If not so on any rank, the set is staged. NULL: it may. */
+    bool (*has_room)(struct hvd_device_port *d);
+    /* Waits for the set's work, which all ranks have launched. */
     void (*disconnect)(struct hvd_device_port *d, uint32_t set);
 
     /* Ends the running collectives of all sets, because some rank will not do its part. They fail

@@ -144,7 +144,7 @@ hvd_status_t hvd_device_set_ask(struct hvd_set *set, struct hvd_fused_op *f, str
     hvd_status_t st = HVD_OK;
 
     memset(on->question, 0, sizeof(on->question));
-    on->question[HVD_DEVICE_KEY_MAX] = ops->moves ? 0 : 1;
+    on->question[HVD_DEVICE_KEY_MAX] = !ops->moves || (ops->has_room && !ops->has_room(on->device));
     if (ops->moves && set->self.rank == 0)
         st = ops->make_key(on->device, on->question, err);
     on->kept_move = f->move;

@@ -38,6 +38,7 @@ struct hvd_staging {
     bool is_direct;  /* it moves between devices */
     bool is_handed;  /* `work` is with the device, which has not launched it */
     bool is_watched; /* a tensor completes by a callback */
+    bool is_awaited; /* `event` is asked for in each step until it is done */
     struct hvd_device_work work;
     struct hvd_device_event **ready; /* owned array of borrowed events */
     uint32_t ready_room;
@@ -153,34 +154,38 @@ static hvd_status_t test_launch(struct hvd_engine *e, struct hvd_set *set, struc
         return st;
     s->is_handed = false;
     e->own.n_on_device--;
-    if (s->work.kind != HVD_DEVICE_UNLOAD)
-        drop_ready(f);
+    drop_ready(f);
     if (st != HVD_OK)
         return st;
+    hvd_device_event_release(s->event);
     s->event = s->work.event;
-    if (s->event)
-        e->own.n_on_device++;
+    s->is_awaited = s->event != NULL;
+    e->own.n_on_device += s->is_awaited;
     if (s->work.kind == HVD_DEVICE_MOVE)
         hvd_device_set_launched(e, set->own.on_device, s->event, hvd_fused_op_name(f));
     return HVD_OK;
 }
 
-/* HVD_OK when the device has done the work. */
+static void await_no_more(struct hvd_engine *e, struct hvd_staging *s)
+{
+    e->own.n_on_device -= s->is_awaited;
+    s->is_awaited = false;
+}
+
+/* HVD_OK when the device has done the work. The event stays: copies and streams of the program may
+ * be ordered behind it. */
 static hvd_status_t test_event(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
     hvd_status_t st = test_launch(e, set, f, err);
 
-    if (st != HVD_OK || !s->event)
+    if (st != HVD_OK || !s->is_awaited)
         return st;
     st = s->device->ops->query(s->device, s->event, err);
-    if (st != HVD_OK)
-        return st;
-    hvd_device_event_release(s->event);
-    s->event = NULL;
-    e->own.n_on_device--;
-    return HVD_OK;
+    if (st == HVD_OK)
+        await_no_more(e, s);
+    return st;
 }
 
 void hvd_staging_pass_event(struct hvd_fused_op *f)
@@ -296,10 +301,11 @@ static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd
     } else {
         count_elements(set, f, &in, &out);
     }
-    s->work.n_ready = 0;
+    /* behind the load, or behind the program's work if there was nothing to load */
+    hvd_status_t st = gather_ready(f, s->event, err);
     describe_copy(f, HVD_DEVICE_UNLOAD, out, s->host.output);
     s->phase = UNLOADING;
-    return out > 0 ? hand_over(e, f, err) : HVD_OK;
+    return st == HVD_OK && out > 0 ? hand_over(e, f, err) : st;
 }
 
 /* --- Between devices -------------------------------------------------------------------------- */
@@ -452,8 +458,8 @@ static hvd_status_t test(struct hvd_engine *e, struct hvd_set *set, struct hvd_f
     if (s->phase == UNLOADING || s->is_watched)
         return test_event(e, set, f, err);
     const hvd_status_t st = test_launch(e, set, f, err);
-    if (st == HVD_OK && s->event)
-        e->own.n_on_device--; /* the program asks for the event from now on */
+    if (st == HVD_OK)
+        await_no_more(e, s); /* the program asks for the event from now on */
     return st;
 }
 

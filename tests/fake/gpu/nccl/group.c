@@ -139,13 +139,16 @@ static struct nccl_part *take_parts(struct nccl_part **list, const struct ncclCo
 static hvd_nccl_result_t run(struct ncclComm *comm, void *data)
 {
     struct nccl_part *mine = data;
-    const hvd_nccl_result_t result = connect_all(comm, mine);
 
-    if (result != 0) {
+    comm->n_in_flight++; /* an abort in another thread does not free the communicator meanwhile */
+    hvd_nccl_result_t result = connect_all(comm, mine);
+    if (result == 0)
+        result = nccl_launch(comm, mine);
+    else
         nccl_parts_destroy(mine);
-        return result;
-    }
-    return nccl_launch(comm, mine);
+    comm->n_in_flight--;
+    fake_wake();
+    return result;
 }
 
 /* Launches one communicator after the other. */
