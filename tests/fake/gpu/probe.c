@@ -1,6 +1,6 @@
 /*
- * Probes: each asserts one behaviour of the driver that the double imitates, by the driver that
- * dlopen finds. So the same program runs with the double and on a machine with a GPU.
+ * Probes of the driver: each asserts one behaviour that the double imitates, by the
+ * driver that dlopen finds. So the same program runs with the double and on a machine with a GPU.
  *
  *     fake-gpu-probe [NAME ...]      a line for each: "NAME passed" or "NAME failed: why"
  *
@@ -39,17 +39,17 @@ static const struct {
 #undef X
 };
 
-/* Ends the probe unless the call returns what is expected. */
-#define EXPECT(call, expected)                                                                     \
-    do {                                                                                           \
-        const long seen_ = (long)(call);                                                           \
-        if (seen_ != (long)(expected)) {                                                           \
-            printf("failed: line %d: %s is %ld, not %ld\n", __LINE__, #call, seen_,                \
-                   (long)(expected));                                                              \
-            fflush(stdout);                                                                        \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
+/* Ends the probe unless the call returned what is expected. */
+static void expect(int line, const char *call, long long seen, long long expected)
+{
+    if (seen == expected)
+        return;
+    printf("failed: line %d: %s is %lld, not %lld\n", line, call, seen, expected);
+    fflush(stdout);
+    _exit(1);
+}
+
+#define EXPECT(call, expected) expect(__LINE__, #call, (long long)(call), (long long)(expected))
 #define OK(call) EXPECT(call, HVD_CU_SUCCESS)
 
 static void load(void)
@@ -145,6 +145,22 @@ static uint64_t begin_late(void)
 #define EXPECT_LATE(begin_ms) EXPECT(now_ms() - (begin_ms) >= DELAY_MS - 5, true)
 
 /* --- Streams and events ----------------------------------------------------------------------- */
+
+static void probe_stream_order(void)
+{
+    struct CUstream_st *a = new_stream(HVD_CU_STREAM_NON_BLOCKING);
+    struct CUstream_st *b = new_stream(HVD_CU_STREAM_NON_BLOCKING);
+    struct CUevent_st *first = new_event();
+    struct CUevent_st *second = new_event();
+
+    hold(a);
+    OK(cu.cuEventRecord(first, a));
+    OK(cu.cuEventRecord(second, b));
+    OK(cu.cuEventSynchronize(second)); /* overtakes */
+    EXPECT(cu.cuEventQuery(first), HVD_CU_NOT_READY);
+    let_go();
+    OK(cu.cuEventSynchronize(first));
+}
 
 static void probe_event_record(void)
 {
@@ -476,25 +492,16 @@ static const struct {
     const char *name;
     void (*run)(void);
 } probes[] = {
-    {"event-record", probe_event_record},
-    {"stream-destroy", probe_stream_destroy},
-    {"legacy-stream", probe_legacy_stream},
-    {"null-stream", probe_null_stream},
-    {"host-function", probe_host_function},
-    {"stream-value", probe_stream_value},
-    {"stream-value-order", probe_stream_value_order},
-    {"unified-address", probe_unified_address},
-    {"pageable-copy", probe_pageable_copy},
-    {"free-waits", probe_free_waits},
-    {"lazy-loading", probe_lazy_loading},
-    {"ptx-version", probe_ptx_version},
-    {"sticky-error", probe_sticky_error},
-    {"attributes", probe_attributes},
-    {"capture-query", probe_capture_query},
-    {"capture-relaxed", probe_capture_relaxed},
-    {"capture-modes", probe_capture_modes},
-    {"capture-event", probe_capture_event},
-    {"capture-isolation", probe_capture_isolation},
+    {"stream-order", probe_stream_order},       {"event-record", probe_event_record},
+    {"stream-destroy", probe_stream_destroy},   {"legacy-stream", probe_legacy_stream},
+    {"null-stream", probe_null_stream},         {"host-function", probe_host_function},
+    {"stream-value", probe_stream_value},       {"stream-value-order", probe_stream_value_order},
+    {"unified-address", probe_unified_address}, {"pageable-copy", probe_pageable_copy},
+    {"free-waits", probe_free_waits},           {"lazy-loading", probe_lazy_loading},
+    {"ptx-version", probe_ptx_version},         {"sticky-error", probe_sticky_error},
+    {"attributes", probe_attributes},           {"capture-query", probe_capture_query},
+    {"capture-relaxed", probe_capture_relaxed}, {"capture-modes", probe_capture_modes},
+    {"capture-event", probe_capture_event},     {"capture-isolation", probe_capture_isolation},
     {"capture-legacy", probe_capture_legacy},
 };
 

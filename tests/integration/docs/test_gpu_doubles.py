@@ -34,6 +34,13 @@ def test_every_probe_has_a_result():
         assert re.fullmatch(r"never run|(passed|failed) \d{4}-\d\d-\d\d.*", cells[4]), f"{cells[3]}: {cells[4]}"
 
 
+def test_every_probe_exists():
+    sources = [(ROOT / "tests" / "fake" / "gpu" / name).read_text(encoding="utf-8") for name in ("probe.c", "probe_nccl.c")]
+    written = {name for text in sources for name in re.findall(r'\{"([a-z-]+)",', text)}
+    assert {cells[3].strip("`") for cells in rows() if cells[3].startswith("`")} == written
+    assert all(cells[3].startswith(("`", "none")) for cells in rows())
+
+
 def test_every_finding_is_described():
     header = (ROOT / "tests" / "fake" / "gpu" / "control.h").read_text(encoding="utf-8")
     table = header.split("#define FAKE_GPU_FINDING_MAP")[1].split("enum fake_gpu_finding")[0]
