@@ -61,7 +61,8 @@ struct CUctx_st {
     uint64_t host_when;
     struct fake_clock host; /* what the host knows */
     struct CUstream_st *legacy;
-    struct CUstream_st *streams; /* all, the legacy one too */
+    struct CUstream_st *streams; /* that exist or have work, the legacy one too */
+    struct CUstream_st *retired; /* destroyed, without work; they stay for late uses */
 };
 
 struct fake_op;
@@ -76,6 +77,7 @@ struct CUstream_st {
     int number;
     bool is_blocking; /* synchronises with the legacy stream */
     bool has_thread;
+    bool has_heir; /* a later stream has its agent */
     unsigned agent;
     struct fake_clock clock; /* of what is enqueued */
     uint64_t enqueued;       /* sequence numbers */

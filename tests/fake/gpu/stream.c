@@ -14,15 +14,46 @@
 static int n_streams;
 static _Thread_local struct CUstream_st *own[FAKE_MAX_DEVICES]; /* CU_STREAM_PER_THREAD */
 
+/* A destroyed stream whose work the host knows to be done: a new one may go on with its agent, so
+ * that clocks stay short. NULL: there is none. */
+static struct CUstream_st *find_ancestor(const struct CUctx_st *context)
+{
+    struct CUstream_st *s = context->retired; /* the latest ones suffice */
+
+    for (int i = 0; s && i < 8; i++, s = s->next)
+        if (!s->has_heir && s->agent < context->host.n && context->host.at[s->agent] >= s->enqueued)
+            return s;
+    return NULL;
+}
+
+/* Takes a destroyed stream without work out of those that all waits look at. */
+static void retire(struct CUstream_st *stream)
+{
+    struct CUctx_st *context = stream->context;
+    struct CUstream_st **at = &context->streams;
+
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    stream->next = context->retired;
+    context->retired = stream;
+    fake_clock_fini(&stream->clock);
+}
+
 static struct CUstream_st *make_stream(struct CUctx_st *context, bool is_blocking)
 {
     struct CUstream_st *stream = fake_calloc(1, sizeof(*stream));
+    struct CUstream_st *ancestor = find_ancestor(context);
 
     stream->life = FAKE_ALIVE;
     stream->context = context;
     stream->number = ++n_streams;
     stream->is_blocking = is_blocking;
-    stream->agent = fake_agent();
+    stream->agent = ancestor ? ancestor->agent : fake_agent();
+    if (ancestor) {
+        ancestor->has_heir = true;
+        stream->enqueued = stream->done = ancestor->enqueued;
+    }
     stream->random = (uint64_t)fake_option(FAKE_GPU_SEED) * 1000003 + (uint64_t)stream->number;
     stream->next = context->streams;
     context->streams = stream;
@@ -165,6 +196,7 @@ static void *serve(void *at)
         free_op(op);
         fake_wake();
     }
+    retire(stream);
     fake_unlock();
     return NULL;
 }
@@ -280,8 +312,23 @@ void fake_wait_stream(struct CUstream_st *stream)
 
 void fake_wait_idle(struct CUctx_st *context)
 {
-    for (struct CUstream_st *stream = context->streams; stream; stream = stream->next)
-        fake_wait_stream(stream);
+    struct fake_clock known = {0};
+    struct fake_dep *deps = NULL; /* streams may retire meanwhile */
+    size_t n = 0;
+
+    for (struct CUstream_st *s = context->streams; s; s = s->next)
+        n++;
+    deps = fake_calloc(n, sizeof(*deps));
+    n = 0;
+    for (struct CUstream_st *s = context->streams; s; s = s->next) {
+        fake_clock_join(&known, &s->clock);
+        deps[n++] = (struct fake_dep){.stream = s, .seq = s->enqueued};
+    }
+    for (size_t i = 0; i < n; i++)
+        fake_wait_for(deps[i].stream, deps[i].seq);
+    fake_clock_join(&context->host, &known);
+    fake_clock_fini(&known);
+    free(deps);
 }
 
 void fake_check_blocking(struct CUctx_st *context, const char *call)
@@ -366,6 +413,8 @@ static hvd_cu_result_t destroy(struct CUstream_st *handle)
         return HVD_CU_INVALID_HANDLE;
     fake_capture_end(stream);
     stream->life = FAKE_DEAD;
+    if (!stream->has_thread)
+        retire(stream);
     fake_wake();
     return HVD_CU_SUCCESS;
 }

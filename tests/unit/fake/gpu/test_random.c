@@ -153,7 +153,7 @@ static int run_program(uint64_t seed)
     uint64_t random = seed * 7919 + 1;
     struct oracle o = {.n = 0};
     const unsigned n_steps = 6 + draw(&random, MAX_OPS - 6);
-    const unsigned chance = 2 + draw(&random, 6); /* of an access, among so many */
+    const unsigned chance = 2 + draw(&random, 10); /* of an access, among so many */
 
     fake_gpu_set(FAKE_GPU_SEED, (long)seed);
     gpu_begin(1);
@@ -182,7 +182,7 @@ static int run_program(uint64_t seed)
 static void races_are_found_where_the_oracle_has_them(void **state)
 {
     const char *number = getenv("HVD_FAKE_GPU_PROGRAMS");
-    const uint64_t n = number ? strtoull(number, NULL, 10) : 300;
+    const uint64_t n = number ? strtoull(number, NULL, 10) : 1000;
     uint64_t n_racy = 0;
 
     (void)state;
