@@ -10,7 +10,7 @@ from horovod.tensorflow import requirements as _requirements
 
 _requirements.check()  # before TensorFlow, whose own errors name no remedy
 
-from horovod.common.util import check_extension, gpu_available  # noqa: E402,F401
+from horovod.common.util import check_extension, gpu_available, split_list  # noqa: E402,F401
 from horovod.tensorflow import elastic  # noqa: E402
 from horovod.tensorflow import gradients as _gradients  # noqa: E402,F401  (registers them)
 from horovod.tensorflow.compression import Compression  # noqa: E402
@@ -31,7 +31,7 @@ from horovod.tensorflow.reductions import (  # noqa: E402,F401
     _make_allreduce_grads_fn, allreduce, grouped_allreduce, grouped_reducescatter, reducescatter)
 from horovod.tensorflow.tape import (  # noqa: E402,F401
     DistributedGradientTape, PartialDistributedGradientTape, _DistributedGradientTape)
-from horovod.tensorflow.util import _cache, _executing_eagerly, _make_subgraph  # noqa: E402,F401
+from horovod.tensorflow.util import _cache, _executing_eagerly, _make_subgraph, refs_to_vars, vars_to_refs  # noqa: E402,F401
 
 _IS_TF2 = True  # by this name programs written for Horovod look for TensorFlow 1
 _LAZY = {"SyncBatchNormalization": "sync_batch_norm"}  # whose modules import Keras, which takes a second

@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.objects import broadcast_object
-from horovod.tensorflow.functions import broadcast_variables
+from horovod.tensorflow.functions import broadcast_object, broadcast_object_fn, broadcast_variables  # noqa: F401
 from horovod.tensorflow.mpi_ops import init, is_node, rank, shutdown
 from horovod.tensorflow.util import _executing_eagerly, variable_of
 

@@ -13,12 +13,13 @@ from tensorflow.python.framework import func_graph, ops
 from horovod import _core
 from horovod.common import refusals
 from horovod.common.basics import (  # noqa: F401
-    Adasum, Average, Max, Min, Product, Sum, basics as _horovod_basics, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
-    gloo_built, gloo_enabled, is_homogeneous, is_initialized, local_rank, local_size, mpi_built, mpi_enabled, mpi_threads_supported,
-    nccl_built, rank, rocm_built, shutdown, size, start_timeline, stop_timeline)
+    Adasum, Average, HorovodBasics as _HorovodBasics, Max, Min, Product, Sum, basics as _horovod_basics, ccl_built, cross_rank, cross_size,
+    cuda_built, ddl_built, gloo_built, gloo_enabled, is_homogeneous, is_initialized, local_rank, local_size, mpi_built, mpi_enabled,
+    mpi_threads_supported, nccl_built, rank, rocm_built, shutdown, size, start_timeline, stop_timeline)
 from horovod.common.operations import handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
-from horovod.common.util import gpu_available, num_rank_is_power_2  # noqa: F401
+from horovod.common.util import (  # noqa: F401
+    check_installed_version, get_average_backwards_compatibility_fun, get_ext_suffix, gpu_available, num_rank_is_power_2)
 from horovod.tensorflow import library, refusing, xla
 from horovod.tensorflow.util import _executing_eagerly, leave_unconverted, variable_of
 

@@ -13,8 +13,8 @@ if _impl.backend_of(tf.keras) == "torch":
     from horovod._keras.torch_state import KerasState as _State
     from horovod.torch.elastic import run  # noqa: F401
 else:
-    from horovod.tensorflow.elastic import TensorFlowKerasState as _State
-    from horovod.tensorflow.elastic import run  # noqa: F401
+    from horovod.tensorflow.elastic import TensorFlowKerasState, run  # noqa: F401
+    _State = TensorFlowKerasState
 
 
 class KerasState(_State):
