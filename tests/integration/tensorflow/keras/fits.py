@@ -1,13 +1,17 @@
 """Checks of fit(): ranks train as one process does with the global batch, and would not without the reduction."""
+import functools
+
 import numpy
 import tensorflow as tf
 from checks import Skip, check
 from networks import (
-    BATCH, EPOCHS, OPTIMIZERS, STEPS, TOLERANCE, alone, close, difference, fit, has_legacy, is_keras3, mine, network, of_tf, rows,
-    same_on_all_ranks, size)
+    BATCH, EPOCHS, OPTIMIZERS, STEPS, TOLERANCE, alone, close, difference, fit, has_legacy, is_keras3, mine, network, of_tf, rank,
+    rows, same_on_all_ranks, size)
 
-from horovod._keras.tensorflow_reducer import TensorFlowReducer
+import horovod.tensorflow as hvd_tf
+from horovod.tensorflow import reductions
 
+TOLERANCE_OF_HALF = 5e-3
 COMPILED = {"as usual": {}, "eagerly": {"run_eagerly": True}, "two steps": {"steps_per_execution": 2}, "xla": {"jit_compile": True}}
 
 
@@ -35,18 +39,6 @@ def ranks_fit_as_one_process_does():
         same_on_all_ranks(weights)
         apart = difference(weights, alone(of_tf()[1], optimizer))
         assert apart <= TOLERANCE, f"{optimizer}, {how}: they differ by {apart}"
-
-
-@check
-def without_the_reduction_they_do_not():
-    if size() != 2 or has_legacy(of_tf()[1]):
-        raise Skip("a reduction that does nothing is planted at 2 ranks with Keras 3")
-    reduce, TensorFlowReducer._reduce = TensorFlowReducer._reduce, lambda self, gradients, variables: list(gradients)
-    try:
-        apart = {case: difference(trained(*case), alone(of_tf()[1], case[0])) for case in cases(of_tf()[1])}
-    finally:
-        TensorFlowReducer._reduce = reduce
-    assert all(one > 2 * TOLERANCE for one in apart.values()), apart
 
 
 @check
@@ -86,6 +78,13 @@ def with_a_tape(net, optimizer, loss, inputs, targets):
     optimizer.apply_gradients(zip(tape.gradient(value, net.trainable_variables), net.trainable_variables))
 
 
+def with_a_tape_that_reduces(net, optimizer, loss, inputs, targets):
+    with tf.GradientTape() as tape:
+        value = loss(targets, net(inputs))
+    gradients = hvd_tf.DistributedGradientTape(tape).gradient(value, net.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, net.trainable_variables))
+
+
 def by_the_optimizer(net, optimizer, loss, inputs, targets):
     pairs = optimizer.compute_gradients(lambda: loss(targets, net(inputs)), net.trainable_variables)
     optimizer.apply_gradients([(2.0 * gradient, variable) for gradient, variable in pairs])
@@ -98,6 +97,9 @@ def so_they_do_in_loops_of_ones_own():
         weights = loop(module, hvd.DistributedOptimizer(OPTIMIZERS[name](module)), wrap(with_a_tape))
         same_on_all_ranks(weights)
         close(weights, alone(module, name))
+    weights = loop(module, OPTIMIZERS["sgd"](module), tf.function(with_a_tape_that_reduces))
+    same_on_all_ranks(weights)
+    close(weights, alone(module, "sgd"))
 
 
 @check
@@ -110,33 +112,51 @@ def gradients_that_the_optimizer_computes_are_reduced_once():
         close(sums, expected)
 
 
-@check
-def an_overflow_on_one_rank_is_one_on_all():
+def overflown(is_distributed):
+    """The weights and the loss scale after a fit() in half precision, in which the last rank overflows once in each epoch."""
     hvd, module = of_tf()
     inputs, targets = rows()
     targets = targets.copy()
     targets[2 * BATCH - 1] = 6e4  # in the last rank's rows of the second step
     module.mixed_precision.set_global_policy("mixed_float16")
     try:
-        nets = []
-        for distributed in (True, False):
-            optimizer = module.optimizers.SGD(0.05, momentum=0.9)
-            net = network(module)
-            net.compile(hvd.DistributedOptimizer(optimizer) if distributed else optimizer, "mse")
-            if distributed:
-                fit(net, mine(inputs), mine(targets), BATCH // size())
-            else:
-                fit(net, inputs, targets, BATCH)
-            nets.append(net)
-        ours, theirs = nets
-        same_on_all_ranks(ours.get_weights())
-        close(ours.get_weights(), theirs.get_weights(), 5e-3)
-        scale, expected = map(scale_of, (ours.optimizer, theirs.optimizer))
-        assert scale == expected == 2.0 ** 13, (scale, expected)  # halved in both epochs
+        optimizer = module.optimizers.SGD(0.05, momentum=0.9)
+        net = network(module)
+        net.compile(hvd.DistributedOptimizer(optimizer) if is_distributed else optimizer, "mse")
+        part, batch = (mine, BATCH // size()) if is_distributed else (lambda array: array, BATCH)
+        fit(net, part(inputs), part(targets), batch)
+        return net.get_weights(), float(net.optimizer.dynamic_scale if is_keras3(module) else net.optimizer.loss_scale)
     finally:
         module.mixed_precision.set_global_policy("float32")
 
 
-def scale_of(optimizer):
-    """The loss scale of a LossScaleOptimizer."""
-    return float(optimizer.dynamic_scale if is_keras3(of_tf()[1]) else optimizer.loss_scale)
+@functools.lru_cache(maxsize=1)
+def overflown_alone():
+    return overflown(False)
+
+
+@check
+def an_overflow_on_one_rank_is_one_on_all():
+    (ours, scale), (theirs, expected) = overflown(True), overflown_alone()
+    same_on_all_ranks(ours)
+    close(ours, theirs, TOLERANCE_OF_HALF)
+    assert scale == expected == 2.0 ** 13, (scale, expected)  # halved in both epochs
+
+
+@check
+def without_the_reduction_none_of_these_do():
+    if size() != 2 or has_legacy(of_tf()[1]):
+        raise Skip("a reduction that does nothing is planted at 2 ranks with Keras 3")
+    module = of_tf()[1]
+    one, group = reductions._allreduce, reductions._grouped_allreduce
+    reductions._allreduce = reductions._grouped_allreduce = lambda tensors, *_, **__: tensors
+    try:
+        apart = {case: difference(trained(*case), alone(module, case[0])) for case in cases(module)}
+        apart["tape"] = difference(loop(module, OPTIMIZERS["sgd"](module), tf.function(with_a_tape_that_reduces)), alone(module, "sgd"))
+        ours, scale = overflown(True)
+    finally:
+        reductions._allreduce, reductions._grouped_allreduce = one, group
+    theirs, expected = overflown_alone()
+    assert all(one > 2 * TOLERANCE for one in apart.values()), apart
+    assert difference(ours, theirs) > 2 * TOLERANCE_OF_HALF, difference(ours, theirs)
+    assert (scale == expected) is (rank() == size() - 1), (scale, expected)
