@@ -35,7 +35,7 @@ ALONE = {"runner"}  # folders whose run.py is no rank: it starts jobs itself
 def environment(**extra):
     """For a process that uses the build: nothing of Horovod's is set but what is asked for."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
-    env["PYTHONPATH"] = os.pathsep.join([str(BUILD / "python"), str(HERE)])
+    env["PYTHONPATH"] = os.pathsep.join(map(str, (BUILD / "python", HERE, BUILD / "tests/integration/python")))
     env["PATH"] = f"{BUILD / 'worker'}{os.pathsep}{env['PATH']}"
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     env["OMP_NUM_THREADS"] = "1"
