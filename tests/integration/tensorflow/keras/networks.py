@@ -74,11 +74,12 @@ def fit(net, inputs, targets, batch, **options):
 
 @functools.lru_cache(maxsize=None)
 def alone(module, name):
-    """The weights to which one process trains the network with the global batches."""
+    """The weights to which one process trains the network with the global batches: rank 0, and the others receive them."""
     net = network(module)
-    net.compile(OPTIMIZERS[name](module), "mse")
-    fit(net, *rows(), BATCH)
-    return net.get_weights()
+    net.compile(OPTIMIZERS[name](module), "mse")  # everywhere, as Keras numbers the names of optimizers
+    if rank() == 0:
+        fit(net, *rows(), BATCH)
+    return [horovod.numpy.broadcast(weight, 0, name=f"alone.{name}.{place}") for place, weight in enumerate(net.get_weights())]
 
 
 def difference(ours, theirs):
