@@ -14,6 +14,10 @@ import processes
 # Before a command: it is killed when the tests are, however they end.
 DIE_WITH_ME = ["setpriv", "--pdeathsig", "KILL"]
 
+# Words for mpirun, as horovodrun has them. Each host has a slot for each of its ranks, so Open MPI does not see that ranks outnumber
+# the processors of this machine: one that waits would poll to the end of its time slice.
+YIELD = ["--mca", "mpi_yield_when_idle", "1"]
+
 
 def wait_for(condition, what, timeout_s=20):
     """Polls until the condition holds and returns its value."""

@@ -18,7 +18,7 @@ from test_mpi import BUILD, PROGRAMS, ROOT, environment
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import limits  # noqa: E402
-from emulated_hosts import emulated_hosts, wait_for  # noqa: E402
+from emulated_hosts import YIELD, emulated_hosts, wait_for  # noqa: E402
 
 SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1.5", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3",
             "HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
@@ -42,7 +42,7 @@ class Job:
         if hosts:
             agent = f"ssh -p 2222 -i {hosts.key} -o StrictHostKeyChecking=accept-new"
             slots = ",".join(f"{name}:{(n + i) // 2}" for i, name in enumerate(reversed(hosts.NAMES)))
-            words = [*hosts.enter(1), *words, "--mca", "plm_rsh_agent", agent, "--host", slots, "--map-by", "slot"]
+            words = [*hosts.enter(1), *words, *YIELD, "--mca", "plm_rsh_agent", agent, "--host", slots, "--map-by", "slot"]
             words += [word for name in env if name.startswith(("HOROVOD_", "VICTIM", "ASAN_", "LSAN_", "TSAN_"))
                       for word in ("-x", name)]
         self.process = subprocess.Popen([*words, PROGRAMS / "mpi_frozen", what], env=env, text=True,

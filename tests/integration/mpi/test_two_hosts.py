@@ -9,7 +9,7 @@ from test_mpi import FUSIONS, PROGRAMS, ROOT, TIMEOUT, assert_ok, bits, environm
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from emulated_hosts import emulated_hosts  # noqa: E402
+from emulated_hosts import YIELD, emulated_hosts  # noqa: E402
 
 # Ranks on the first and on the second host.
 SPREADS = {1: (1, 0), 2: (1, 1), 3: (2, 1), 4: (2, 2), 8: (4, 4)}
@@ -29,7 +29,7 @@ def run_on(hosts, spread, *command, by="slot", **extra):
     exports = [word for name in env if name.startswith(("LOCAL_SIZES", "HOROVOD_", "ASAN_", "LSAN_", "TSAN_", "UBSAN_"))
                for word in ("-x", name)]
     return subprocess.run(
-        [*hosts.enter(0), "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent, "--host", slots,
+        [*hosts.enter(0), "mpirun", "--allow-run-as-root", *YIELD, "--mca", "plm_rsh_agent", agent, "--host", slots,
          "--map-by", by, "--oversubscribe", "-np", str(sum(spread)), *exports, *map(str, command)],
         env=env, capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
 
