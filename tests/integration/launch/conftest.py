@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import limits  # noqa: E402
 from emulated_hosts import emulated_hosts, wait_for  # noqa: E402, F401 (tests import wait_for from here)
-from processes import own_processes_with, processes_with  # noqa: E402, F401 (and these)
+from processes import own_processes_with, processes_with, uts_space  # noqa: E402, F401 (and these)
 
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
 HOROVODRUN = BUILD / "worker" / "horovodrun"

@@ -9,7 +9,7 @@ import subprocess
 import openmpi
 import pytest
 import ways
-from conftest import BUILD, HOROVODRUN, ROOT, own_processes_with, wait_for
+from conftest import BUILD, HOROVODRUN, ROOT, own_processes_with, processes_with, uts_space, wait_for
 
 
 CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
@@ -170,26 +170,16 @@ def test_a_rank_that_left_is_named_although_it_waits_for_others_that_never_leave
     assert done.returncode in (1, 3) and "-----" not in done.stderr, done
 
 
-def processes_on(hosts, index, words):
-    """Processes of one of the hosts with these words in their command line."""
-    space = os.stat(f"/proc/{hosts.holders[index].pid}/ns/uts").st_ino
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and os.stat(f"/proc/{entry}/ns/uts").st_ino == space:
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    if words in file.read().replace(b"\0", b" ").decode(errors="replace"):
-                        found.append(int(entry))
-        except OSError:
-            pass
-    return found
+def processes_on(hosts, indices, *words):
+    """Processes of these hosts with one of the words in their command line."""
+    spaces = [uts_space(hosts.holders[index].pid) for index in indices]
+    return [pid for pid in processes_with(*words) if uts_space(pid) in spaces]
 
 
 def left_over(hosts):
     """Processes of mpirun and of ranks on both of the hosts, and of ranks on this machine."""
     programs = (str(CULPRIT), str(PYTHON_CULPRIT))
-    return [pid for index in (0, 1) for words in (DAEMON, *programs) for pid in processes_on(hosts, index, words)] + [
-        pid for words in programs for pid in own_processes_with(words)]
+    return processes_on(hosts, (0, 1), DAEMON, *programs) + own_processes_with(*programs)
 
 
 @pytest.mark.parametrize("cause, way, transport", [(cause, *one) for cause in LOST for one in tried(cause)])
@@ -204,7 +194,7 @@ def test_the_host_that_is_lost_is_named(hosts, reach, cause, way, transport):
             line = process.stderr.readline()
             assert line, "the job ended too soon"
             n_ready += "under way" in line
-        for pid in wait_for(lambda: processes_on(hosts, index, words), words):
+        for pid in wait_for(lambda: processes_on(hosts, [index], words), words):
             os.kill(pid, signal.SIGKILL)
         out, rest = process.communicate(timeout=60)
     ranks = "rank 1" if spread == (1, 1) else "ranks 2 to 3"
