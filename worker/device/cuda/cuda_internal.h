@@ -77,6 +77,7 @@ struct hvd_cuda_set {
     int size;
     struct hvd_nccl_id id;
     struct ncclComm *comm;
+    bool is_aborted; /* comm is gone; the launcher does not look at it any more */
     struct hvd_cuda_stream pack;
     struct hvd_cuda_stream move;
     struct hvd_cuda_buffer buffers[HVD_CUDA_BUFFERS];

@@ -15,7 +15,8 @@
 #include "worker/device/cuda/cuda_internal.h"
 
 #define ABORT_NS INT64_C(5000000000)
-#define CTAS_FIRST 32 /* of the first set; NCCL uses fewer where that is enough */
+#define GRACE_NS INT64_C(100000000) /* a launch that takes longer hangs in NCCL */
+#define CTAS_FIRST 32               /* of the first set; NCCL uses fewer where that is enough */
 #define CTAS_OTHERS 8
 #define N_SHARE 2 /* at least half of the GPU is left to the program */
 
@@ -52,7 +53,7 @@ static void destroy_set(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
         if (b->free)
             (void)cu->cuEventDestroy_v2(b->free);
     }
-    if (set->comm)
+    if (set->comm && !set->is_aborted)
         (void)g->library->nccl.ncclCommDestroy(set->comm);
     hvd_cuda_stream_destroy(g, &set->pack);
     hvd_cuda_stream_destroy(g, &set->move);
@@ -300,6 +301,14 @@ static void *run_abort(void *arg)
     return NULL;
 }
 
+static bool is_launching(struct hvd_cuda_device *g)
+{
+    pthread_mutex_lock(&g->mu);
+    const bool is_launching = g->is_launching;
+    pthread_mutex_unlock(&g->mu);
+    return is_launching;
+}
+
 /* Whether nothing that was launched accesses memory any more. */
 static bool is_quiet(struct hvd_cuda_device *g)
 {
@@ -335,7 +344,7 @@ static struct aborting *start_abort(struct hvd_cuda_device *g)
             !set->comm)
             continue;
         a->comms[a->n_comms++] = set->comm;
-        set->comm = NULL;
+        set->is_aborted = true;
     }
     atomic_init(&a->n_users, 2);
     if (a->n_comms == 0 || pthread_create(&thread, NULL, run_abort, a) != 0) {
@@ -359,6 +368,10 @@ void hvd_cuda_abort(struct hvd_device_port *d, const char *cause)
     pthread_mutex_unlock(&g->mu);
     if (!is_first)
         return;
+    /* No launch begins after this. One that is under way must not find its communicator gone. */
+    const int64_t grace_ns = now_ns() + GRACE_NS;
+    while (is_launching(g) && now_ns() < grace_ns)
+        (void)nanosleep(&pause, NULL);
     struct aborting *a = start_abort(g);
     while (!(is_quiet(g) && (!a || atomic_load(&a->is_done))) && now_ns() < until_ns)
         (void)nanosleep(&pause, NULL);
