@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/fake/gpu/control.h"
 #include "tests/fake/gpu/driver.h"
@@ -48,6 +49,7 @@ struct rank {
     struct hvd_engine *engine;
     struct CUctx_st *context;
     struct CUstream_st *stream; /* of the program */
+    struct hvd_sim *sim;
     int rank;
     int size;
 };
@@ -250,7 +252,7 @@ static void *live(void *arg)
 {
     const struct start *start = arg;
     struct world *w = start->w;
-    struct rank r = {.rank = start->rank, .size = w->size};
+    struct rank r = {.sim = w->sim, .rank = start->rank, .size = w->size};
     const struct hvd_cuda_options options = {.ordinal = r.rank};
     struct hvd_err err = {0};
 
@@ -468,6 +470,93 @@ static void other_collectives_move_every_type(void **state)
     (void)state;
     for (size_t i = 0; i < N_SIZES; i++)
         run(sizes[i], every_other_collective, NULL);
+}
+
+/* --- Sets, joins ------------------------------------------------------------------------------ */
+
+static void reduce_in_sets(const struct rank *r, void *shared)
+{
+    const int odd[] = {0, r->size - 1};
+    const int ranks[RANKS_MAX] = {0, 1, 2, 3, 4};
+    const int64_t count = 1000;
+    uint32_t ids[2];
+    struct hvd_err err = {0};
+
+    (void)shared;
+    expect_ok(r, hvd_engine_add_set(r->engine, odd, 2, &ids[0], &err), "a set", &err);
+    expect_ok(r, hvd_engine_add_set(r->engine, ranks + 1, 1, &ids[1], &err), "a set of one", &err);
+    for (int i = 0; i < 2; i++) {
+        const bool is_member = i == 0 ? r->rank == 0 || r->rank == r->size - 1 : r->rank == 1;
+        struct tensor t = create(r, (size_t)count * sizeof(int32_t));
+        struct hvd_submission s = {.request = request(HVD_ALLREDUCE, HVD_INT32, HVD_SUM, count)};
+        s.set = ids[i];
+        s.output = fake_pointer(t.memory);
+        snprintf(t.name, sizeof(t.name), "set %d", i);
+        fill(r, &t, HVD_INT32, count);
+        if (is_member) {
+            submit(r, &t, &s);
+            (void)wait(r, &t);
+            (void)fetch(r, &t, fake_pointer(t.memory), t.bytes);
+        }
+        for (int64_t k = 0; k < count && is_member; k++)
+            check_value(r, &t, HVD_INT32, k,
+                        i == 1 ? value_of(HVD_INT32, 1, k)
+                               : value_of(HVD_INT32, 0, k) + value_of(HVD_INT32, r->size - 1, k));
+        destroy(r, &t);
+    }
+    reduce_all(r, HVD_FLOAT32, HVD_SUM);
+    expect_ok(r, hvd_engine_remove_set(r->engine, ids[0], &err), "the end of a set", &err);
+    reduce_all(r, HVD_FLOAT64, HVD_SUM);
+}
+
+static void sets_move_by_themselves(void **state)
+{
+    (void)state;
+    run(3, reduce_in_sets, NULL);
+}
+
+/* Rank 0 joins at once, and the others go on with small and large tensors. */
+static void join_early(const struct rank *r, void *shared)
+{
+    static const int64_t counts[] = {10, MANY};
+    const struct hvd_submission join = {.request = {.op = HVD_JOIN,
+                                                    .reduce = HVD_SUM,
+                                                    .prescale = 1,
+                                                    .postscale = 1,
+                                                    .name = hvd_strview_of("join.noname")}};
+    struct tensor tensors[2];
+    struct hvd_err err = {0};
+    int64_t handle = 0;
+
+    (void)shared;
+    reduce_all(r, HVD_INT64, HVD_SUM);
+    for (int i = 0; i < 2; i++) {
+        struct hvd_submission s = {.request =
+                                       request(HVD_ALLREDUCE, HVD_INT64, HVD_SUM, counts[i])};
+        tensors[i] = create(r, (size_t)counts[i] * sizeof(int64_t));
+        snprintf(tensors[i].name, sizeof(tensors[i].name), "j%d", i);
+        fill(r, &tensors[i], HVD_INT64, counts[i]);
+        s.output = fake_pointer(tensors[i].memory);
+        if (r->rank > 0)
+            submit(r, &tensors[i], &s);
+    }
+    for (int i = 0; i < 2 && r->rank > 0; i++) {
+        (void)wait(r, &tensors[i]);
+        (void)fetch(r, &tensors[i], fake_pointer(tensors[i].memory), tensors[i].bytes);
+        for (int64_t k = 0; k < counts[i]; k += 1 + counts[i] / 100)
+            check_value(r, &tensors[i], HVD_INT64, k,
+                        reduced(HVD_INT64, HVD_SUM, r->size, k) - value_of(HVD_INT64, 0, k));
+    }
+    expect_ok(r, hvd_engine_submit(r->engine, &join, &handle, &err), "join", &err);
+    expect_ok(r, hvd_engine_wait(r->engine, handle, NULL, &err), "join", &err);
+    for (int i = 0; i < 2; i++)
+        destroy(r, &tensors[i]);
+}
+
+static void a_rank_that_has_joined_contributes_zeros(void **state)
+{
+    (void)state;
+    run(3, join_early, NULL);
 }
 
 /* --- Costs ------------------------------------------------------------------------------------ */
@@ -720,6 +809,69 @@ static void a_call_that_fails_ends_the_job_with_its_reason(void **state)
     assert_true(run_with_fault(NULL, 1));
 }
 
+/* A rank that dies after all have launched a collective. */
+struct death {
+    pthread_barrier_t barrier;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void see_death(const struct rank *r, void *shared)
+{
+    struct death *d = shared;
+    const int victim = r->size - 1;
+    struct tensor t = create(r, 1000);
+    struct hvd_err err = {0};
+    int64_t begin_ns = 0;
+
+    reduce_all(r, HVD_FLOAT32, HVD_SUM);
+    snprintf(t.name, sizeof(t.name), "last");
+    fill(r, &t, HVD_FLOAT32, 100);
+    GOOD(r, cuStreamSynchronize(r->stream));
+    (void)pthread_barrier_wait(&d->barrier);
+    if (r->rank == 0)
+        fake_gpu_stop_device(victim, true);
+    (void)pthread_barrier_wait(&d->barrier);
+    struct hvd_submission s = {.request = request(HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, 100)};
+    struct hvd_outcome outcome = {0};
+    s.output = fake_pointer(t.memory);
+    submit(r, &t, &s);
+    expect_ok(r, hvd_engine_wait(r->engine, t.handle, &outcome, &err), "the launch", &err);
+    (void)pthread_barrier_wait(&d->barrier);
+    if (r->rank == victim) { /* what its process would leave behind */
+        hvd_sim_kill(r->sim, victim);
+        (void)pthread_barrier_wait(&d->barrier);
+        fake_gpu_stop_device(victim, false);
+        (void)hvd_engine_await(r->engine, outcome.event, &err); /* before its memory goes */
+    } else {
+        begin_ns = now_ns();
+        if (hvd_engine_await(r->engine, outcome.event, &err) != HVD_ERR_SHUTDOWN ||
+            !strstr(err.msg, "ank 2 "))
+            fail_rank(r->rank, "the end", err.msg);
+        if (now_ns() - begin_ns > INT64_C(5000000000))
+            fail_rank(r->rank, "the end", "took more than 5 seconds");
+        (void)pthread_barrier_wait(&d->barrier);
+    }
+    hvd_device_event_release(outcome.event);
+    destroy(r, &t);
+}
+
+static void a_killed_rank_ends_the_collective_on_the_others(void **state)
+{
+    struct death d;
+
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&d.barrier, NULL, 3), 0);
+    run(3, see_death, &d);
+    pthread_barrier_destroy(&d.barrier);
+}
+
 static void a_gpu_that_cannot_be_opened_leaves_nothing(void **state)
 {
     static const char *const symbols[] = {
@@ -762,6 +914,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allreduce_reduces_every_type),
         cmocka_unit_test(other_collectives_move_every_type),
+        cmocka_unit_test(sets_move_by_themselves),
+        cmocka_unit_test(a_rank_that_has_joined_contributes_zeros),
+        cmocka_unit_test(a_killed_rank_ends_the_collective_on_the_others),
         cmocka_unit_test(a_steady_step_allocates_uploads_and_asks_for_nothing),
         cmocka_unit_test(a_large_average_moves_where_it_is),
         cmocka_unit_test(a_capture_is_refused_and_goes_on),
