@@ -5,7 +5,8 @@
 
 /*
  * A GPU behind the port device.h, by the CUDA driver and NCCL. Both libraries are opened at run
- * time, so the same build runs on machines without them. docs/device.md describes streams and threads.
+ * time, so the same build runs on machines without them. docs/device.md describes streams and
+ * threads.
  */
 
 struct hvd_cuda_options {
