@@ -315,8 +315,6 @@ static void text_without_a_word_has_no_cause(void **state)
 }
 
 /* Texts of TensorFlow 2.21 and 2.15 and of Keras, shortened. */
-static void the_reason_stands_behind_the_heading_of_a_message(void **state)
-{
 #define GRAPH                                                                                      \
     TRACEBACK "tensorflow.python.framework.errors_impl.AbortedError: Graph execution error:\n\n"
 #define PLACE                                                                                      \
@@ -333,71 +331,64 @@ static void the_reason_stands_behind_the_heading_of_a_message(void **state)
 #define USER                                                                                       \
     "in user code:\n\n    File \"/lib/keras/training.py\", line 1401, in train_function  *\n"      \
     "        return step_function(self, iterator)\n"
-    static const struct {
-        const char *text, *reason;
-    } cases[] = {
-        {GRAPH PLACE STALLED NODE, STALLED},
-        {GRAPH PLACE PLACE "2 root error(s) found.\n  (0) ABORTED:  " STALLED
-                           "\n\t [[{{node g1}}]]\n"
-                           "\t [[g1/_6]]\n  (1) ABORTED:  other" NODE "0 successful operations.\n",
-         STALLED},
-        {GRAPH PLACE "2 root error(s) found.\n  (0) CANCELLED:  Function was cancelled before it "
-                     "was started\n  (1) INVALID_ARGUMENT:  indices[0] = 77 is not in [0, 3)" NODE,
-         "indices[0] = 77 is not in [0, 3)"},
-        {GRAPH UNPLACED "assertion failed: [pixel too bright]" NODE,
-         "assertion failed: [pixel too bright]"},
-        {GRAPH "Detected at node 'Reshape' defined at (most recent call last):\n"
-               "    File \"v1.py\", line 5, in <module>\nNode: 'Reshape'\nInput to reshape is a "
-               "tensor with 1 values" NODE "\nOriginal stack trace for 'Reshape':\n",
-         "Input to reshape is a tensor with 1 values"},
-        {GRAPH PLACE "it is\nbad : Tensor had Inf values" NODE, "it is"},
-        {TRACEBACK "ValueError: " USER "\n    ValueError: Shape must be rank 2\n\n",
-         "ValueError: Shape must be rank 2"},
-        {TRACEBACK
-         "ValueError: " USER
-         "\n    ValueError: Exception encountered when calling layer 'l' (type L).\n    \n"
-         "    in user code:\n    \n        File \"c.py\", line 38, in call  *\n"
-         "            return tf.matmul(x, y)\n    \n        ValueError: Dimensions must be "
-         "equal\n    \n    Call arguments received by layer 'l' (type L):\n      • x=1\n",
-         "ValueError: Dimensions must be equal"},
-        {TRACEBACK
-         "ValueError: Exception encountered when calling Sequential.call().\n\nInput 0 is "
-         "incompatible\n\nArguments received by Sequential.call():\n  • inputs=1\n",
-         "Input 0 is incompatible"},
-        {"[rank1]: Traceback (most recent call last):\n[rank1]:   File \"x.py\", line 1\n"
-         "[rank1]: AbortedError: Graph execution error:\n[rank0]: other\n[rank1]: \n[rank1]: its "
-         "own\n",
-         "its own"},
-        {GRAPH STARTED "no memory" NODE, "no memory"},
-        {GRAPH NODE "later\n", ""},
-        {GRAPH RULER "later\n", ""},
-        {GRAPH PLACE, ""},
-        {TRACEBACK "ValueError: one\ntwo\n", ""},
-        {"ValueError:\ntwo\n", ""},
-        {GRAPH "(1) (2) (x): y\n", "(1) (2) (x): y"},
-        {GRAPH "(", "("},
-        {"", ""},
-    };
+static const struct {
+    const char *text, *reason;
+} headed[] = {
+    {GRAPH PLACE STALLED NODE, STALLED},
+    {GRAPH PLACE PLACE "2 root error(s) found.\n  (0) ABORTED:  " STALLED "\n\t [[{{node g1}}]]\n"
+                       "\t [[g1/_6]]\n  (1) ABORTED:  other" NODE "0 successful operations.\n",
+     STALLED},
+    {GRAPH PLACE "2 root error(s) found.\n  (0) CANCELLED:  Function was cancelled before it "
+                 "was started\n  (1) INVALID_ARGUMENT:  indices[0] = 77 is not in [0, 3)" NODE,
+     "indices[0] = 77 is not in [0, 3)"},
+    {GRAPH UNPLACED "assertion failed: [pixel too bright]" NODE,
+     "assertion failed: [pixel too bright]"},
+    {GRAPH "Detected at node 'Reshape' defined at (most recent call last):\n"
+           "    File \"v1.py\", line 5, in <module>\nNode: 'Reshape'\nInput to reshape is a "
+           "tensor with 1 values" NODE "\nOriginal stack trace for 'Reshape':\n",
+     "Input to reshape is a tensor with 1 values"},
+    {GRAPH PLACE "it is\nbad : Tensor had Inf values" NODE, "it is"},
+    {TRACEBACK "ValueError: " USER "\n    ValueError: Shape must be rank 2\n\n",
+     "ValueError: Shape must be rank 2"},
+    {TRACEBACK "ValueError: " USER
+               "\n    ValueError: Exception encountered when calling layer 'l' (type L).\n    \n"
+               "    in user code:\n    \n        File \"c.py\", line 38, in call  *\n"
+               "            return tf.matmul(x, y)\n    \n        ValueError: Dimensions must be "
+               "equal\n    \n    Call arguments received by layer 'l' (type L):\n      • x=1\n",
+     "ValueError: Dimensions must be equal"},
+    {TRACEBACK "ValueError: Exception encountered when calling Sequential.call().\n\nInput 0 is "
+               "incompatible\n\nArguments received by Sequential.call():\n  • inputs=1\n",
+     "Input 0 is incompatible"},
+    {"[rank1]: Traceback (most recent call last):\n[rank1]:   File \"x.py\", line 1\n"
+     "[rank1]: AbortedError: Graph execution error:\n[rank0]: other\n[rank1]: \n[rank1]: its "
+     "own\n",
+     "its own"},
+    {GRAPH STARTED "no memory" NODE, "no memory"},
+    {GRAPH NODE "later\n", ""},
+    {GRAPH RULER "later\n", ""},
+    {GRAPH PLACE, ""},
+    {TRACEBACK "ValueError: one\ntwo\n", ""},
+    {"ValueError:\ntwo\n", ""},
+    {GRAPH "(1) (2) (x): y\n", "(1) (2) (x): y"},
+    {GRAPH "(", "("},
+    {"", ""},
+};
 
+static void the_reason_stands_behind_the_heading_of_a_message(void **state)
+{
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct hvd_strview reason = hvd_cause_reason(hvd_strview_of(cases[i].text));
+    for (size_t i = 0; i < sizeof(headed) / sizeof(headed[0]); i++) {
+        const struct hvd_strview reason = hvd_cause_reason(hvd_strview_of(headed[i].text));
 
-        if (!hvd_strview_equal(reason, cases[i].reason))
+        if (!hvd_strview_equal(reason, headed[i].reason))
             fail_msg("%zu: \"%.*s\" is not \"%s\"", i, (int)reason.len,
-                     reason.len ? reason.data : "", cases[i].reason);
+                     reason.len ? reason.data : "", headed[i].reason);
     }
     /* An exception within the message: of a generator of tf.data. */
     is_line(GRAPH UNPLACED "KeyError: 'bad record'\n" TRACEBACK "\nKeyError: 'bad record'\n\n" NODE,
             "KeyError: 'bad record'");
     /* Its head is lost, because its place is long. */
     is_line("  File \"<string>\", line 112, in horovod_allreduce\n\n" STALLED NODE, STALLED);
-#undef GRAPH
-#undef PLACE
-#undef STALLED
-#undef NODE
-#undef UNPLACED
-#undef USER
 }
 
 static void a_shutdown_that_another_rank_caused_blames_it(void **state)
