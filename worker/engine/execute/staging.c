@@ -68,11 +68,24 @@ void hvd_staging_destroy(struct hvd_staging *s)
     hvd_free(s);
 }
 
+/* The device has the events now, or needs none. */
+static void drop_ready(const struct hvd_fused_op *f)
+{
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        if (!entry || !entry->ready)
+            continue;
+        hvd_device_event_release(entry->ready);
+        entry->ready = NULL;
+    }
+}
+
 static void finish(struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_staging *s = f->staging;
 
-    if (!s) /* the preparation failed before there was one */
+    drop_ready(f); /* of tensors without elements, too */
+    if (!s)        /* the preparation failed before there was one */
         return;
     hvd_device_event_release(s->event);
     s->event = NULL;
@@ -115,18 +128,6 @@ static hvd_status_t gather_ready(struct hvd_fused_op *f, struct hvd_device_event
         s->ready[s->work.n_ready++] = behind;
     s->work.ready = s->ready;
     return HVD_OK;
-}
-
-/* The device has the events now, or has failed. */
-static void drop_ready(const struct hvd_fused_op *f)
-{
-    for (uint32_t i = 0; i < f->n_members; i++) {
-        struct hvd_entry *entry = f->members[i].entry;
-        if (!entry || !entry->ready)
-            continue;
-        hvd_device_event_release(entry->ready);
-        entry->ready = NULL;
-    }
 }
 
 static hvd_status_t hand_over(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
