@@ -241,8 +241,8 @@ UNSANITIZED = """same_bits or bits_that_depend or 2_to_the_31 or (two_hosts and 
 
 # Programs of one thread, in which no two can race: pure cores and parsers, and the operator.
 ONE_THREAD = """test_(buf|status|str|operator_.*|kube_.*|launch_.*|app_.*
-    |worker_(types|table|group_name|mismatch|negotiator|op_layout|fusion|cache|ready|aggregator|tree|message|scale|reduce_.*|gaussian|tuner
-    |transport_algorithm|device_(pack_table|kernels|kernel_table|image)|telemetry_(json|trace|metrics|recorder_dump|path|tracefile)))"""
+    |worker_(backoff|types|table|group_name|mismatch|negotiator|op_layout|fusion|cache|ready|aggregator|tree|message|scale|reduce_.*|gaussian|tuner
+    |transport_algorithm|device_(driver_api|image|kernel_table|kernels|nccl_api|pack_table)|telemetry_(json|trace|metrics|recorder_dump|path|tracefile)))"""
 
 
 def sanitized(preset):

@@ -23,7 +23,7 @@ static void a_message_is_noticed_after_a_quarter_of_the_wait_at_most(void **stat
 
     (void)state;
     for (size_t i = 1; i < N_CYCLES; i++) {
-        for (int64_t wait_ns = 1; wait_ns < 100 * MS; wait_ns += wait_ns / 7 + 1) {
+        for (int64_t wait_ns = 1; wait_ns < 100 * MS; wait_ns += wait_ns / 3 + 1) {
             const int64_t quarter_ns = wait_ns / 4;
             const int64_t least_ns = cycles_ns[i] < 50000 ? cycles_ns[i] : 50000;
             const int64_t most_ns = quarter_ns > least_ns ? quarter_ns : least_ns;
@@ -41,7 +41,7 @@ static void delays_shrink_while_ranks_answer_each_other(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_CYCLES; i++) {
-        for (int64_t begin_ns = 1; begin_ns < 100 * MS; begin_ns += begin_ns / 7 + 1) {
+        for (int64_t begin_ns = 1; begin_ns < 100 * MS; begin_ns += begin_ns / 3 + 1) {
             int64_t wait_ns = begin_ns;
             for (int answer = 0; answer < 10; answer++)
                 wait_ns = lateness_ns(wait_ns, cycles_ns[i], &n_sleeps) + 1000;

@@ -26,8 +26,8 @@
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* ten times as slow */
 static const int sizes[] = {1, 3};
-#define DTYPE_STEP 3
-#define CALLS_MAX 3
+#define DTYPE_STEP 5
+#define CALLS_MAX 2
 #else
 static const int sizes[] = {1, 2, 3, 5};
 #define DTYPE_STEP 1
