@@ -157,6 +157,20 @@ static inline void *hvd_cuda_pointer(hvd_cu_ptr_t at)
     return memory;
 }
 
+/* Returns the adapter behind a port. */
+static inline struct hvd_cuda_device *hvd_cuda_gpu(struct hvd_device_port *d)
+{
+    return (struct hvd_cuda_device *)d;
+}
+
+/* Returns the failure of a call of the driver; HVD_OK: there is none. */
+static inline hvd_status_t hvd_cuda_check(const struct hvd_cuda_device *g, hvd_cu_result_t result,
+                                          const char *what, struct hvd_err *err)
+{
+    return result == HVD_CU_SUCCESS ? HVD_OK
+                                    : hvd_cuda_library_failure(g->library, result, what, err);
+}
+
 /* --- device.c --------------------------------------------------------------------------------- */
 
 /* Makes the GPU's context current; leave restores the program's. They nest. */

@@ -13,22 +13,10 @@
 
 #define N_NUMBERS (2 * HVD_CUDA_SETS_MAX + 2)
 
-static struct hvd_cuda_device *gpu_of(struct hvd_device_port *d)
-{
-    return (struct hvd_cuda_device *)d;
-}
-
-/* Returns the failure of a call of the driver. */
-static hvd_status_t driver(const struct hvd_cuda_device *g, hvd_cu_result_t result,
-                           const char *what, struct hvd_err *err)
-{
-    return result == HVD_CU_SUCCESS ? HVD_OK
-                                    : hvd_cuda_library_failure(g->library, result, what, err);
-}
-
 hvd_status_t hvd_cuda_enter(const struct hvd_cuda_device *g, struct hvd_err *err)
 {
-    return driver(g, g->library->cu.cuCtxPushCurrent_v2(g->context), "cuCtxPushCurrent", err);
+    return hvd_cuda_check(g, g->library->cu.cuCtxPushCurrent_v2(g->context), "cuCtxPushCurrent",
+                          err);
 }
 
 void hvd_cuda_leave(const struct hvd_cuda_device *g)
@@ -58,13 +46,14 @@ hvd_status_t hvd_cuda_stream_create(struct hvd_cuda_device *g, struct hvd_cuda_s
 
     if (g->n_numbers == N_NUMBERS)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: too many process sets", g->name);
-    hvd_status_t st = driver(g, g->library->cu.cuCtxGetStreamPriorityRange(&least, &greatest),
-                             "cuCtxGetStreamPriorityRange", err);
+    hvd_status_t st =
+        hvd_cuda_check(g, g->library->cu.cuCtxGetStreamPriorityRange(&least, &greatest),
+                       "cuCtxGetStreamPriorityRange", err);
     if (st == HVD_OK)
-        st = driver(g,
-                    g->library->cu.cuStreamCreateWithPriority(&out->stream,
-                                                              HVD_CU_STREAM_NON_BLOCKING, greatest),
-                    "cuStreamCreateWithPriority", err);
+        st = hvd_cuda_check(g,
+                            g->library->cu.cuStreamCreateWithPriority(
+                                &out->stream, HVD_CU_STREAM_NON_BLOCKING, greatest),
+                            "cuStreamCreateWithPriority", err);
     if (st != HVD_OK)
         return st;
     out->done = &g->numbers[g->n_numbers];
@@ -86,10 +75,10 @@ hvd_status_t hvd_cuda_stream_count(struct hvd_cuda_device *g, struct hvd_cuda_st
                                    struct hvd_err *err)
 {
     const hvd_status_t st =
-        driver(g,
-               g->library->cu.cuStreamWriteValue32_v2(s->stream, s->done_at, s->n_launched + 1,
-                                                      HVD_CU_WRITE_VALUE_DEFAULT),
-               "cuStreamWriteValue32", err);
+        hvd_cuda_check(g,
+                       g->library->cu.cuStreamWriteValue32_v2(
+                           s->stream, s->done_at, s->n_launched + 1, HVD_CU_WRITE_VALUE_DEFAULT),
+                       "cuStreamWriteValue32", err);
 
     s->n_launched += st == HVD_OK; /* else nobody could wait for that number */
     return st;
@@ -105,16 +94,18 @@ bool hvd_cuda_stream_is_done(const struct hvd_cuda_stream *s, uint32_t number)
 static hvd_status_t gpu_alloc(struct hvd_device_port *d, size_t bytes, void **out,
                               struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     hvd_cu_ptr_t memory = 0;
     hvd_status_t st = hvd_cuda_enter(g, err);
 
     if (st != HVD_OK)
         return st;
     pthread_mutex_lock(&g->side_mu);
-    st = driver(g, g->library->cu.cuMemAllocAsync(&memory, bytes, g->side), "cuMemAllocAsync", err);
+    st = hvd_cuda_check(g, g->library->cu.cuMemAllocAsync(&memory, bytes, g->side),
+                        "cuMemAllocAsync", err);
     if (st == HVD_OK)
-        st = driver(g, g->library->cu.cuEventRecord(g->alloc_event, g->side), "cuEventRecord", err);
+        st = hvd_cuda_check(g, g->library->cu.cuEventRecord(g->alloc_event, g->side),
+                            "cuEventRecord", err);
     if (st == HVD_OK)
         atomic_fetch_add(&g->n_allocations, 1);
     else if (memory)
@@ -129,7 +120,7 @@ static hvd_status_t gpu_alloc(struct hvd_device_port *d, size_t bytes, void **ou
 
 static void gpu_free(struct hvd_device_port *d, void *memory, struct hvd_device_event *after)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
 
     if (!memory || hvd_cuda_enter(g, NULL) != HVD_OK)
         return;
@@ -144,13 +135,13 @@ static void gpu_free(struct hvd_device_port *d, void *memory, struct hvd_device_
 static hvd_status_t gpu_alloc_host(struct hvd_device_port *d, size_t bytes, void **out,
                                    struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     hvd_status_t st = hvd_cuda_enter(g, err);
 
     if (st != HVD_OK)
         return st;
-    st = driver(g, g->library->cu.cuMemHostAlloc(out, bytes, HVD_CU_HOST_PORTABLE),
-                "cuMemHostAlloc", err);
+    st = hvd_cuda_check(g, g->library->cu.cuMemHostAlloc(out, bytes, HVD_CU_HOST_PORTABLE),
+                        "cuMemHostAlloc", err);
     hvd_cuda_leave(g);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "%s: %zu bytes", g->name, bytes);
 }
@@ -158,7 +149,7 @@ static hvd_status_t gpu_alloc_host(struct hvd_device_port *d, size_t bytes, void
 /* The engine frees host memory when nothing moves, or after an abort. */
 static void gpu_free_host(struct hvd_device_port *d, void *memory)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
 
     if (!memory || hvd_cuda_enter(g, NULL) != HVD_OK)
         return;
@@ -179,14 +170,16 @@ static hvd_status_t load_image(struct hvd_cuda_device *g, const unsigned char *i
 #undef NAME
     };
     const struct hvd_cu_driver_api *cu = &g->library->cu;
-    hvd_status_t st = driver(g, cu->cuModuleLoadData(&g->module, image), "cuModuleLoadData", err);
+    hvd_status_t st =
+        hvd_cuda_check(g, cu->cuModuleLoadData(&g->module, image), "cuModuleLoadData", err);
 
     for (int i = 0; i < HVD_CUDA_N_KERNELS && st == HVD_OK; i++) {
         int n_registers = 0;
-        st = driver(g, cu->cuModuleGetFunction(&g->kernels[i], g->module, names[i]), names[i], err);
+        st = hvd_cuda_check(g, cu->cuModuleGetFunction(&g->kernels[i], g->module, names[i]),
+                            names[i], err);
         /* with lazy loading, this is what loads the kernel */
         if (st == HVD_OK)
-            st = driver(
+            st = hvd_cuda_check(
                 g, cu->cuFuncGetAttribute(&n_registers, HVD_CU_FUNCTION_NUM_REGS, g->kernels[i]),
                 names[i], err);
     }
@@ -208,18 +201,18 @@ static hvd_status_t describe(struct hvd_cuda_device *g, struct hvd_err *err)
     const struct hvd_cu_driver_api *cu = &g->library->cu;
     char model[100] = "";
     int count = 0;
-    hvd_status_t st = driver(g, cu->cuDeviceGetCount(&count), "cuDeviceGetCount", err);
+    hvd_status_t st = hvd_cuda_check(g, cu->cuDeviceGetCount(&count), "cuDeviceGetCount", err);
 
     if (st == HVD_OK && (g->ordinal < 0 || g->ordinal >= count))
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "there is no GPU %d: this process sees %d",
                         g->ordinal, count);
     if (st == HVD_OK)
-        st = driver(g, cu->cuDeviceGet(&g->device, g->ordinal), "cuDeviceGet", err);
+        st = hvd_cuda_check(g, cu->cuDeviceGet(&g->device, g->ordinal), "cuDeviceGet", err);
     if (st == HVD_OK)
-        st =
-            driver(g, cu->cuDeviceGetName(model, sizeof(model), g->device), "cuDeviceGetName", err);
+        st = hvd_cuda_check(g, cu->cuDeviceGetName(model, sizeof(model), g->device),
+                            "cuDeviceGetName", err);
     if (st == HVD_OK)
-        st = driver(
+        st = hvd_cuda_check(
             g,
             cu->cuDeviceGetAttribute(&g->n_multiprocessors, HVD_CU_MULTIPROCESSOR_COUNT, g->device),
             "cuDeviceGetAttribute", err);
@@ -232,21 +225,22 @@ static hvd_status_t open_streams(struct hvd_cuda_device *g, struct hvd_err *err)
 {
     const struct hvd_cu_driver_api *cu = &g->library->cu;
     void *numbers = NULL;
-    hvd_status_t st = driver(g,
-                             cu->cuMemHostAlloc(&numbers, N_NUMBERS * sizeof(uint32_t),
-                                                HVD_CU_HOST_PORTABLE | HVD_CU_HOST_DEVICEMAP),
-                             "cuMemHostAlloc", err);
+    hvd_status_t st =
+        hvd_cuda_check(g,
+                       cu->cuMemHostAlloc(&numbers, N_NUMBERS * sizeof(uint32_t),
+                                          HVD_CU_HOST_PORTABLE | HVD_CU_HOST_DEVICEMAP),
+                       "cuMemHostAlloc", err);
 
     if (st != HVD_OK)
         return st;
     memset(numbers, 0, N_NUMBERS * sizeof(uint32_t));
     g->numbers = numbers;
     g->numbers_at = (hvd_cu_ptr_t)(uintptr_t)numbers; /* addresses are unified */
-    st = driver(g, cu->cuStreamCreateWithPriority(&g->side, HVD_CU_STREAM_NON_BLOCKING, 0),
-                "cuStreamCreateWithPriority", err);
+    st = hvd_cuda_check(g, cu->cuStreamCreateWithPriority(&g->side, HVD_CU_STREAM_NON_BLOCKING, 0),
+                        "cuStreamCreateWithPriority", err);
     if (st == HVD_OK)
-        st = driver(g, cu->cuEventCreate(&g->alloc_event, HVD_CU_EVENT_DISABLE_TIMING),
-                    "cuEventCreate", err);
+        st = hvd_cuda_check(g, cu->cuEventCreate(&g->alloc_event, HVD_CU_EVENT_DISABLE_TIMING),
+                            "cuEventCreate", err);
     if (st == HVD_OK)
         st = hvd_cuda_events_create(g, err);
     if (st == HVD_OK)
@@ -297,8 +291,8 @@ static hvd_status_t open_device(struct hvd_cuda_device *g, struct hvd_err *err)
     hvd_status_t st = describe(g, err);
 
     if (st == HVD_OK)
-        st = driver(g, g->library->cu.cuDevicePrimaryCtxRetain(&g->context, g->device),
-                    "cuDevicePrimaryCtxRetain", err);
+        st = hvd_cuda_check(g, g->library->cu.cuDevicePrimaryCtxRetain(&g->context, g->device),
+                            "cuDevicePrimaryCtxRetain", err);
     if (st == HVD_OK)
         st = hvd_cuda_enter(g, err);
     if (st != HVD_OK)
@@ -356,8 +350,8 @@ void hvd_cuda_destroy(struct hvd_device_port *d)
 {
     if (!d)
         return;
-    hvd_cuda_launcher_stop(gpu_of(d));
-    close_device(gpu_of(d));
+    hvd_cuda_launcher_stop(hvd_cuda_gpu(d));
+    close_device(hvd_cuda_gpu(d));
 }
 
 int hvd_cuda_ordinal_of(const void *memory)

@@ -9,11 +9,6 @@
 
 #define N_EVENTS 64 /* so that how many are in use at once makes no difference later */
 
-static struct hvd_cuda_device *gpu_of(struct hvd_device_port *d)
-{
-    return (struct hvd_cuda_device *)d;
-}
-
 static struct hvd_cuda_event *event_of(struct hvd_device_event *event)
 {
     return (struct hvd_cuda_event *)event;
@@ -55,7 +50,7 @@ struct hvd_cuda_event *hvd_cuda_event_take(struct hvd_cuda_device *g, struct hvd
 
 void hvd_cuda_recycle(struct hvd_device_port *d, struct hvd_device_event *event)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
 
     pthread_mutex_lock(&g->mu);
     event_of(event)->next = g->free_events;
@@ -104,7 +99,7 @@ static hvd_status_t check_capture(struct hvd_cuda_device *g, struct CUstream_st 
 hvd_status_t hvd_cuda_mark(struct hvd_device_port *d, void *stream, struct hvd_device_event **out,
                            struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_cuda_event *event = NULL;
     hvd_status_t st = hvd_cuda_enter(g, err);
 
@@ -136,7 +131,7 @@ hvd_status_t hvd_cuda_mark(struct hvd_device_port *d, void *stream, struct hvd_d
 hvd_status_t hvd_cuda_order(struct hvd_device_port *d, struct hvd_device_event *event, void *stream,
                             struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     hvd_status_t st = hvd_cuda_enter(g, err);
 
     if (st != HVD_OK)
@@ -184,7 +179,7 @@ static hvd_status_t query_program(struct hvd_cuda_device *g, const struct hvd_cu
 hvd_status_t hvd_cuda_query(struct hvd_device_port *d, struct hvd_device_event *event,
                             struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     const struct hvd_cuda_event *ours = event_of(event);
 
     if (!ours->on)
@@ -201,7 +196,7 @@ hvd_status_t hvd_cuda_query(struct hvd_device_port *d, struct hvd_device_event *
 hvd_status_t hvd_cuda_wait(struct hvd_device_port *d, struct hvd_device_event *event,
                            struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     hvd_status_t st = hvd_cuda_query(d, event, err);
 
     if (st != HVD_INPROGRESS)

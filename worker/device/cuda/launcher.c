@@ -11,11 +11,6 @@
 #define N_ITEMS 16
 #define N_PIECES 64
 
-static struct hvd_cuda_device *gpu_of(struct hvd_device_port *d)
-{
-    return (struct hvd_cuda_device *)d;
-}
-
 /* --- Items ------------------------------------------------------------------------------------ */
 
 /* Grows an owned array of an item. */
@@ -229,7 +224,7 @@ void hvd_cuda_launcher_stop(struct hvd_cuda_device *g)
 hvd_status_t hvd_cuda_launch(struct hvd_device_port *d, struct hvd_device_work *work,
                              struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_cuda_item *item = take_item(g);
 
     if (!item)
@@ -257,7 +252,7 @@ hvd_status_t hvd_cuda_launch(struct hvd_device_port *d, struct hvd_device_work *
 hvd_status_t hvd_cuda_test(struct hvd_device_port *d, struct hvd_device_work *work,
                            struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_cuda_item *item = work->_state;
     hvd_status_t st = (hvd_status_t)atomic_load_explicit(&item->status, memory_order_acquire);
 
@@ -282,5 +277,5 @@ void hvd_cuda_forget(struct hvd_device_port *d, struct hvd_device_work *work)
     if (!atomic_exchange(&item->is_forgotten, true))
         return; /* the launcher frees it */
     hvd_device_event_release(item->work.event);
-    put_item(gpu_of(d), item);
+    put_item(hvd_cuda_gpu(d), item);
 }

@@ -41,8 +41,7 @@ struct launch {
 static hvd_status_t driver(const struct launch *l, hvd_cu_result_t result, const char *what,
                            struct hvd_err *err)
 {
-    return result == HVD_CU_SUCCESS ? HVD_OK
-                                    : hvd_cuda_library_failure(l->g->library, result, what, err);
+    return hvd_cuda_check(l->g, result, what, err);
 }
 
 static hvd_status_t nccl(const struct launch *l, hvd_nccl_result_t result, const char *what,

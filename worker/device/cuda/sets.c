@@ -20,18 +20,6 @@
 #define CTAS_OTHERS 8
 #define N_SHARE 2 /* at least half of the GPU is left to the program */
 
-static struct hvd_cuda_device *gpu_of(struct hvd_device_port *d)
-{
-    return (struct hvd_cuda_device *)d;
-}
-
-static hvd_status_t driver(const struct hvd_cuda_device *g, hvd_cu_result_t result,
-                           const char *what, struct hvd_err *err)
-{
-    return result == HVD_CU_SUCCESS ? HVD_OK
-                                    : hvd_cuda_library_failure(g->library, result, what, err);
-}
-
 /* --- Resources -------------------------------------------------------------------------------- */
 
 static void destroy_set(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
@@ -76,11 +64,11 @@ static hvd_status_t create_set(struct hvd_cuda_device *g, struct hvd_cuda_set **
         st = hvd_cuda_stream_create(g, &set->move, err);
     for (int i = 0; i < HVD_CUDA_BUFFERS && st == HVD_OK; i++) {
         struct hvd_cuda_buffer *b = &set->buffers[i];
-        st = driver(g, cu->cuEventCreate(&b->packed, HVD_CU_EVENT_DISABLE_TIMING), "cuEventCreate",
-                    err);
+        st = hvd_cuda_check(g, cu->cuEventCreate(&b->packed, HVD_CU_EVENT_DISABLE_TIMING),
+                            "cuEventCreate", err);
         if (st == HVD_OK)
-            st = driver(g, cu->cuEventCreate(&b->free, HVD_CU_EVENT_DISABLE_TIMING),
-                        "cuEventCreate", err);
+            st = hvd_cuda_check(g, cu->cuEventCreate(&b->free, HVD_CU_EVENT_DISABLE_TIMING),
+                                "cuEventCreate", err);
     }
     if (st == HVD_OK)
         *out = set;
@@ -113,7 +101,7 @@ hvd_status_t hvd_cuda_set_of(struct hvd_cuda_device *g, uint32_t id, bool is_alo
 
 bool hvd_cuda_has_room(struct hvd_device_port *d)
 {
-    const struct hvd_cuda_device *g = gpu_of(d);
+    const struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     int n_used = 0;
     int n_sets = 0;
 
@@ -169,7 +157,7 @@ static void *run_connect(void *arg)
 hvd_status_t hvd_cuda_make_key(struct hvd_device_port *d, char key[HVD_DEVICE_KEY_MAX],
                                struct hvd_err *err)
 {
-    const struct hvd_cuda_device *g = gpu_of(d);
+    const struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_nccl_id id;
     const hvd_nccl_result_t result = g->library->nccl.ncclGetUniqueId(&id);
 
@@ -182,7 +170,7 @@ hvd_status_t hvd_cuda_make_key(struct hvd_device_port *d, char key[HVD_DEVICE_KE
 hvd_status_t hvd_cuda_connect(struct hvd_device_port *d, const struct hvd_device_set *device_set,
                               const char key[HVD_DEVICE_KEY_MAX], struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_cuda_set *set = NULL;
     hvd_status_t st = check_number(g, device_set->set, err);
 
@@ -207,7 +195,7 @@ hvd_status_t hvd_cuda_connect(struct hvd_device_port *d, const struct hvd_device
 
 hvd_status_t hvd_cuda_connected(struct hvd_device_port *d, uint32_t id, struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_cuda_set *set = g->sets[id];
 
     if (atomic_load_explicit(&set->state, memory_order_acquire) != HVD_CUDA_SET_READY)
@@ -236,7 +224,7 @@ static void end_set(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
 
 void hvd_cuda_disconnect(struct hvd_device_port *d, uint32_t id)
 {
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     struct hvd_cuda_set *set = g->sets[id];
 
     if (!set || hvd_cuda_enter(g, NULL) != HVD_OK)
@@ -358,7 +346,7 @@ static struct aborting *start_abort(struct hvd_cuda_device *g)
 void hvd_cuda_abort(struct hvd_device_port *d, const char *cause)
 {
     const struct timespec pause = {.tv_nsec = 200000};
-    struct hvd_cuda_device *g = gpu_of(d);
+    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     const int64_t until_ns = now_ns() + ABORT_NS;
 
     pthread_mutex_lock(&g->mu);

@@ -10,13 +10,6 @@
 
 #define TABLES_MAX 64 /* more only while so many are in use */
 
-static hvd_status_t driver(const struct hvd_cuda_device *g, hvd_cu_result_t result,
-                           const char *what, struct hvd_err *err)
-{
-    return result == HVD_CU_SUCCESS ? HVD_OK
-                                    : hvd_cuda_library_failure(g->library, result, what, err);
-}
-
 /* Returns where the addresses of inputs or outputs begin. */
 static size_t addresses_at(const struct hvd_pack_shape *shape, bool is_unpack)
 {
@@ -105,11 +98,12 @@ static hvd_status_t create_table(struct hvd_cuda_device *g, struct hvd_cuda_set 
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a table");
     for (t->room = 4096; t->room < bytes;)
         t->room *= 2;
-    hvd_status_t st =
-        driver(g, cu->cuMemHostAlloc(&host, t->room, HVD_CU_HOST_PORTABLE), "cuMemHostAlloc", err);
+    hvd_status_t st = hvd_cuda_check(g, cu->cuMemHostAlloc(&host, t->room, HVD_CU_HOST_PORTABLE),
+                                     "cuMemHostAlloc", err);
     t->host = host;
     if (st == HVD_OK)
-        st = driver(g, cu->cuMemAllocAsync(&t->device, t->room, s->stream), "cuMemAllocAsync", err);
+        st = hvd_cuda_check(g, cu->cuMemAllocAsync(&t->device, t->room, s->stream),
+                            "cuMemAllocAsync", err);
     if (st != HVD_OK) {
         if (t->host)
             (void)cu->cuMemFreeHost(t->host);
@@ -125,7 +119,7 @@ static hvd_status_t create_table(struct hvd_cuda_device *g, struct hvd_cuda_set 
 static hvd_status_t upload(struct hvd_cuda_device *g, struct hvd_cuda_table *t, size_t at,
                            size_t bytes, struct hvd_cuda_stream *s, struct hvd_err *err)
 {
-    return driver(
+    return hvd_cuda_check(
         g, g->library->cu.cuMemcpyHtoDAsync_v2(t->device + at, t->host + at, bytes, s->stream),
         "cuMemcpyHtoDAsync", err);
 }
@@ -176,10 +170,11 @@ static hvd_status_t launch(struct hvd_cuda_device *g, struct hvd_cuda_table *t,
     args.table = t->device;
     args.addresses = t->device + addresses_at(&t->shape, p->is_unpack);
     args.buffer = p->buffer;
-    return driver(g,
-                  g->library->cu.cuLaunchKernel(g->kernels[kernel], t->shape.n_blocks, 1, 1,
-                                                HVD_CUDA_BLOCK, 1, 1, 0, s->stream, params, NULL),
-                  p->is_unpack ? "unpack" : "pack", err);
+    return hvd_cuda_check(g,
+                          g->library->cu.cuLaunchKernel(g->kernels[kernel], t->shape.n_blocks, 1, 1,
+                                                        HVD_CUDA_BLOCK, 1, 1, 0, s->stream, params,
+                                                        NULL),
+                          p->is_unpack ? "unpack" : "pack", err);
 }
 
 hvd_status_t hvd_cuda_pack(struct hvd_cuda_device *g, struct hvd_cuda_set *set,
