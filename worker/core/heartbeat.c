@@ -32,6 +32,8 @@ struct neighbour {
     int64_t waiting_until_ns;   /* when its wait expires unless it is repeated */
     int n_silent;               /* silent ranks that it has reported */
     int silent[HVD_SILENT_MAX]; /* positions */
+    struct hvd_behind behind;   /* its last report, */
+    int64_t behind_ns;          /* and when it came */
     bool must_probe;            /* due actions */
     bool must_warn;
     bool must_lose;
@@ -57,6 +59,8 @@ struct hvd_heartbeat {
     bool must_lose;
     int n_silences;
     struct silence silences[HVD_SILENT_MAX];
+    struct hvd_behind own_behind; /* this rank alone */
+    uint32_t size;
     int n;
     struct neighbour neighbours[];
 };
@@ -72,7 +76,9 @@ hvd_status_t hvd_heartbeat_create(const struct hvd_heartbeat_options *options,
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the heartbeat");
     h->warning_ns = options->warning_ns;
     h->shutdown_ns = options->shutdown_ns;
+    h->size = (uint32_t)options->size;
     h->n = n;
+    h->own_behind.positions[0] = node->range.first;
     h->neighbours[0].position = node->parent;
     h->neighbours[0].is_inner = true;
     for (int i = 1; i < n; i++) {
@@ -113,6 +119,8 @@ void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd
     n->n_silent = 0;
     for (uint32_t i = 0; i < beat->n_silent && i < HVD_SILENT_MAX; i++)
         n->silent[n->n_silent++] = hvd_message_beat_silent(beat, i);
+    n->behind = beat->behind;
+    n->behind_ns = now_ns;
     if (beat->kind == HVD_WAIT_NONE)
         return;
     n->kind = beat->kind;
@@ -126,6 +134,7 @@ void hvd_heartbeat_leave(struct hvd_heartbeat *h, int neighbour)
     h->neighbours[neighbour].is_gone = true;
     h->neighbours[neighbour].waiting.said_ns = 0;
     h->neighbours[neighbour].n_silent = 0;
+    h->neighbours[neighbour].behind.n_known = 0;
 }
 
 static int64_t later(int64_t a, int64_t b)
@@ -278,6 +287,13 @@ static bool knows_of_silence(const struct hvd_heartbeat *h, bool *is_near)
     return is_known || *is_near;
 }
 
+/* Whether the report of data that does not move can still name more ranks. */
+static bool is_incomplete(const struct hvd_heartbeat *h, int64_t waited_ns)
+{
+    return h->own_behind.n_known > 0 && waited_ns < h->warning_ns + h->warning_ns / 2 &&
+           hvd_heartbeat_behind(h, -1).n_known < h->size;
+}
+
 /* Checks for data that does not move. If a rank is silent, this rank first waits for its
  * neighbours to report it. */
 static void look_at_data(struct hvd_heartbeat *h)
@@ -292,7 +308,8 @@ static void look_at_data(struct hvd_heartbeat *h)
         h->known_ns = 0;
     else if (h->known_ns == 0)
         h->known_ns = h->ticked_ns;
-    h->must_warn = !h->is_overdue_warned && waited_ns >= h->warning_ns && !is_known;
+    h->must_warn = !h->is_overdue_warned && waited_ns >= h->warning_ns && !is_known &&
+                   !is_incomplete(h, waited_ns);
     h->must_lose = !h->is_overdue_lost && h->shutdown_ns > 0 && !is_near &&
                    waited_ns >= h->shutdown_ns &&
                    (!is_known || h->ticked_ns - h->known_ns >= h->shutdown_ns + grace_ns);
@@ -441,6 +458,54 @@ int hvd_heartbeat_missed(const struct hvd_heartbeat *h, int64_t ns, int *positio
         if (h->ticked_ns - h->silences[i].since_ns >= ns)
             positions[n_found++] = h->silences[i].position;
     return n_found;
+}
+
+/* --- Progress --------------------------------------------------------------------------------- */
+
+void hvd_heartbeat_put(struct hvd_heartbeat *h, uint64_t progress)
+{
+    h->own_behind.n_known = h->own_behind.n = 1;
+    h->own_behind.progress = progress;
+}
+
+/* Adds a position to an ordered list, whose last one drops out of a full one. */
+static void insert(int *positions, uint32_t *n, int position)
+{
+    uint32_t i = *n < HVD_BEHIND_MAX ? (*n)++ : HVD_BEHIND_MAX;
+
+    for (; i > 0 && positions[i - 1] > position; i--)
+        if (i < HVD_BEHIND_MAX)
+            positions[i] = positions[i - 1];
+    if (i < HVD_BEHIND_MAX)
+        positions[i] = position;
+}
+
+/* Adds what is known of other ranks. */
+static void merge(struct hvd_behind *to, const struct hvd_behind *from)
+{
+    const uint32_t n_known = to->n_known + from->n_known;
+    uint32_t n_named = hvd_message_behind_named(to);
+
+    if (from->n_known == 0)
+        return;
+    if (to->n_known == 0 || from->progress < to->progress) {
+        *to = *from;
+    } else if (from->progress == to->progress) {
+        for (uint32_t i = 0; i < hvd_message_behind_named(from); i++)
+            insert(to->positions, &n_named, from->positions[i]);
+        to->n += from->n;
+    }
+    to->n_known = n_known;
+}
+
+struct hvd_behind hvd_heartbeat_behind(const struct hvd_heartbeat *h, int neighbour)
+{
+    struct hvd_behind found = h->own_behind;
+
+    for (int i = 0; i < h->n; i++)
+        if (i != neighbour && h->ticked_ns - h->neighbours[i].behind_ns <= h->warning_ns / 2)
+            merge(&found, &h->neighbours[i].behind);
+    return found;
 }
 
 bool hvd_heartbeat_is_active(const struct hvd_heartbeat *h)

@@ -23,6 +23,11 @@
  * shutdown time without a message from it. Answers carry the known silent ranks, so that distant
  * ranks learn of them and blame no other rank.
  *
+ * Answers also carry how far ranks have come with work that only their devices see: each rank puts
+ * a number, and the lowest one spreads with the first ranks that have it, summed up on the way:
+ *
+ *     put: 7 ── A: 1 rank, 7 ──> put: 5 ── A, B: 2 ranks, B has 5 ──> C knows which is behind
+ *
  * Times are only compared with each other. Time in which this rank itself did not run, a gap
  * between two ticks, counts against no other rank. Pure.
  */
@@ -32,6 +37,7 @@ struct hvd_heartbeat_options {
     int64_t warning_ns;          /* W; above 0 */
     int64_t shutdown_ns;         /* 0: no rank is given up */
     const struct hvd_node *node; /* borrowed for the call */
+    int size;                    /* of the set */
 };
 
 /* Creates the state for a node; the caller destroys it. Neighbour 0 is the parent, also at the
@@ -46,7 +52,8 @@ void hvd_heartbeat_destroy(struct hvd_heartbeat *h);
 /* Records that any message came from a neighbour. */
 void hvd_heartbeat_received(struct hvd_heartbeat *h, int neighbour, int64_t now_ns);
 
-/* Records a PING or PONG: the neighbour's wait, and the silent ranks that it reports. */
+/* Records a PING or PONG: the neighbour's wait, and the silent ranks and the progress that it
+ * reports. */
 void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd_beat *beat,
                         int64_t now_ns);
 
@@ -73,7 +80,8 @@ enum hvd_beat_action {
     HVD_BEAT_PROBE,        /* send a PING */
     HVD_BEAT_WARN,         /* the neighbour is silent and the warning time has passed; once */
     HVD_BEAT_LOSE,         /* the neighbour has been silent for the shutdown time; once */
-    HVD_BEAT_OVERDUE_WARN, /* data does not move and no rank is silent; once */
+    HVD_BEAT_OVERDUE_WARN, /* data does not move and no rank is silent; once. For half of W more, it
+                              waits for the progress of all ranks */
     HVD_BEAT_OVERDUE_LOSE, /* likewise, and the shutdown time has passed; once */
 };
 
@@ -95,6 +103,14 @@ int hvd_heartbeat_silent(const struct hvd_heartbeat *h, int neighbour, int *posi
 
 /* Does the same for the ranks that had been silent for `ns` at the last tick. */
 int hvd_heartbeat_missed(const struct hvd_heartbeat *h, int64_t ns, int *positions);
+
+/* Sets how far this rank has come. The number grows, and means the same on each rank. Until the
+ * first call, the rank counts as unknown. */
+void hvd_heartbeat_put(struct hvd_heartbeat *h, uint64_t progress);
+
+/* Returns the ranks that have come least far, leaving out what only `neighbour` reported (-1:
+ * nothing is left out). Reports that are older than half of W do not count. */
+struct hvd_behind hvd_heartbeat_behind(const struct hvd_heartbeat *h, int neighbour);
 
 /* Whether neighbours were being probed at the last tick. If so, the next tick must not be late. */
 bool hvd_heartbeat_is_active(const struct hvd_heartbeat *h);

@@ -6,6 +6,7 @@
 #include "worker/core/message.h"
 
 #include <endian.h>
+#include <limits.h>
 #include <string.h>
 
 #define HEADER_LEN 12
@@ -14,7 +15,7 @@
 #define PLAN_LEN 24 /* epoch, fusion, cycle, n_words */
 #define EPOCH_LEN 8
 #define RANGE_LEN 8
-#define VERSION 6
+#define VERSION 7
 #define REFUSED 0x80 /* in the op of a request: a text follows */
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
@@ -107,6 +108,20 @@ hvd_status_t hvd_message_add_word(struct hvd_buf *buf, uint64_t word)
     return put_uint(buf, word, 8);
 }
 
+static hvd_status_t put_behind(struct hvd_buf *buf, const struct hvd_behind *behind)
+{
+    hvd_status_t st = put_uint(buf, behind->n_known, 4);
+
+    if (st != HVD_OK || behind->n_known == 0)
+        return st;
+    st = put_uint(buf, behind->progress, 8);
+    if (st == HVD_OK)
+        st = put_uint(buf, behind->n, 4);
+    for (uint32_t i = 0; st == HVD_OK && i < hvd_message_behind_named(behind); i++)
+        st = put_uint(buf, (uint32_t)behind->positions[i], 4);
+    return st;
+}
+
 hvd_status_t hvd_message_beat(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set,
                               const struct hvd_beat *beat, const int *silent)
 {
@@ -121,6 +136,8 @@ hvd_status_t hvd_message_beat(struct hvd_buf *buf, enum hvd_message_type type, u
         st = put_uint(buf, beat->age_ms, 4);
     if (st == HVD_OK)
         st = put_text(buf, name);
+    if (st == HVD_OK)
+        st = put_behind(buf, &beat->behind);
     for (uint32_t i = 0; st == HVD_OK && i < beat->n_silent; i++)
         st = put_uint(buf, (uint32_t)silent[i], 4);
     if (st == HVD_OK)
@@ -627,12 +644,33 @@ int hvd_message_beat_silent(const struct hvd_beat *beat, uint32_t i)
     return (int)load_uint(beat->_silent + (size_t)i * 4, 4);
 }
 
+/* Positions are in order, without one twice. */
+static bool take_behind(struct hvd_reader *r, struct hvd_behind *behind)
+{
+    if (!take_uint32(r, &behind->n_known))
+        return false;
+    if (behind->n_known == 0)
+        return true;
+    if (!take_uint(r, 8, &behind->progress) || !take_uint32(r, &behind->n) || behind->n == 0 ||
+        behind->n > behind->n_known)
+        return false;
+    for (uint32_t i = 0; i < hvd_message_behind_named(behind); i++) {
+        uint32_t position;
+        if (!take_uint32(r, &position) || position > INT_MAX ||
+            (i > 0 && (int)position <= behind->positions[i - 1]))
+            return false;
+        behind->positions[i] = (int)position;
+    }
+    return true;
+}
+
 static bool take_beat(struct hvd_reader *r, struct hvd_beat *beat)
 {
     uint64_t kind = 0;
 
     if (!take_uint(r, 1, &kind) || kind >= HVD_WAIT_KINDS || !take_uint32(r, &beat->age_ms) ||
-        !take_text(r, HVD_NAME_MAX, &beat->name) || r->left > HVD_SILENT_MAX)
+        !take_text(r, HVD_NAME_MAX, &beat->name) || !take_behind(r, &beat->behind) ||
+        r->left > HVD_SILENT_MAX)
         return false;
     beat->kind = (enum hvd_wait_kind)kind;
     beat->n_silent = r->left;

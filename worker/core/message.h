@@ -24,8 +24,10 @@
  *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
  *               group_size(4) name_len(2) name n_rows(4) rows(8 each) text_len(2) text; then
  *               n_words words(8): the cached tensors that every rank has requested
- *     PING      kind(1) age_ms(4) name_len(2) name, then count times: position(4)
+ *     PING      kind(1) age_ms(4) name_len(2) name n_known(4), unless that is 0 behind, then count
+ *               times: position(4)
  *     PONG      the same
+ *     behind     progress(8) n(4), then for the first HVD_BEHIND_MAX of them: position(4)
  *     ranges     n_ranges(4), then so often: first(4) n(4)
  *
  * A request with a refusal comes from ranks that rejected what the program submitted. The tensor
@@ -33,7 +35,8 @@
  *
  * REQUESTS, BITS, PARTIAL and LEAVE go up the tree of the set, and a PLAN comes down. A PING goes
  * to a neighbour in the tree, which answers with a PONG. Both hold the sender's wait with its
- * duration, and the positions that do not answer as far as the sender has found out (heartbeat.h).
+ * duration, the positions that do not answer as far as the sender has found out, and those whose
+ * devices have come least far (heartbeat.h).
  *
  * Ranges are the positions in the tree that make exactly this request, in order, with gaps between
  * them. age_ms is the time since the sender received the first request for the tensor.
@@ -82,6 +85,9 @@ enum hvd_wait_kind {
 
 /* Maximum number of silent positions in a PING or PONG. */
 #define HVD_SILENT_MAX 8
+
+/* Maximum number of positions in a struct hvd_behind. */
+#define HVD_BEHIND_MAX 4
 
 /* Maximum bytes of a message that a rank sends or accepts. */
 #define HVD_MESSAGE_MAX ((size_t)64 << 20)
@@ -144,12 +150,21 @@ struct hvd_partial {
     struct hvd_pos_ranges by;
 };
 
+/* Which ranks of some have come least far, by their progress (heartbeat.h). */
+struct hvd_behind {
+    uint32_t n_known;  /* how many ranks it is about; 0: nothing is known, not even the rest */
+    uint32_t n;        /* those that have come least far; at least 1 */
+    uint64_t progress; /* of each of them */
+    int positions[HVD_BEHIND_MAX]; /* the first of them, in order */
+};
+
 /* A PING or PONG; all pointers are borrowed. */
 struct hvd_beat {
     enum hvd_wait_kind kind;
     uint32_t age_ms;
     struct hvd_strview name; /* of the tensor; may be empty */
-    uint32_t n_silent;       /* at most HVD_SILENT_MAX; read with hvd_message_beat_silent */
+    struct hvd_behind behind;
+    uint32_t n_silent; /* at most HVD_SILENT_MAX; read with hvd_message_beat_silent */
     const char *_silent;
 };
 
@@ -255,6 +270,12 @@ hvd_status_t hvd_message_read_leave(struct hvd_reader *r, struct hvd_pos_range *
 /* Reads a whole PING or PONG; fails as hvd_message_read_request does. */
 hvd_status_t hvd_message_read_beat(struct hvd_reader *r, struct hvd_beat *beat,
                                    struct hvd_err *err);
+
+/* Returns how many positions it has. */
+static inline uint32_t hvd_message_behind_named(const struct hvd_behind *behind)
+{
+    return behind->n < HVD_BEHIND_MAX ? behind->n : HVD_BEHIND_MAX;
+}
 
 /* Returns the i-th silent position, i < beat->n_silent. Never negative. */
 int hvd_message_beat_silent(const struct hvd_beat *beat, uint32_t i);

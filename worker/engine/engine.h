@@ -43,8 +43,7 @@ struct hvd_engine_options {
     struct hvd_telemetry *telemetry; /* borrowed likewise; NULL: no telemetry */
     bool no_background;              /* tensors move only while a thread waits or polls */
     struct hvd_autotune *autotune;   /* rank 0's; borrowed until hvd_engine_destroy; NULL: none */
-    struct hvd_device_port *device;  /* borrowed until the engine and its outputs are destroyed;
-                                        NULL: no tensor is on a device */
+    struct hvd_device_port *device;  /* as for hvd_engine_use_device; NULL: none yet */
     uint32_t cache_capacity; /* maximum number of tensors that are requested by a bit; 0: none */
     int tree_fanout; /* maximum number of children of a rank, as core/tree.h defines it; 0: chosen.
                         The same on every rank */
@@ -101,6 +100,15 @@ hvd_status_t hvd_engine_create(struct hvd_transport *transport,
 /* Frees an engine after its shutdown, with the tensors for which no thread waited. NULL is
  * allowed. */
 void hvd_engine_destroy(struct hvd_engine *e);
+
+/*
+ * Gives the engine the device of this rank, which it did not have. It must have it before a tensor
+ * on the device is submitted. Borrowed until the engine is destroyed. Any thread, one at a time.
+ */
+void hvd_engine_use_device(struct hvd_engine *e, struct hvd_device_port *device);
+
+/* Returns the device of this rank; NULL: it has none yet. Any thread. */
+struct hvd_device_port *hvd_engine_device(const struct hvd_engine *e);
 
 /*
  * Leaves the job and waits until the other ranks do, once. Pending tensors end with
@@ -226,8 +234,8 @@ uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_o
 /* Copies the counters into *out. Any thread. */
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out);
 
-/* Does one step of work. Returns 1 when the tensor is done, 0 when not, -1 for an unknown
- * handle. */
+/* Does one step of work. Returns 1 when the tensor is done and its result is there, 0 when not, -1
+ * for an unknown handle. */
 int hvd_engine_poll(struct hvd_engine *e, int64_t handle);
 
 /* The results of a wait besides the status. */
@@ -253,6 +261,19 @@ hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_ou
  * some microseconds. */
 hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                  struct hvd_outcome *outcome, struct hvd_err *err);
+
+/* Does the same, but also waits until the result of a tensor on the device is there: outcome->event
+ * is NULL then. HVD_ERR_SHUTDOWN when the job or the device has failed. */
+hvd_status_t hvd_engine_wait_result(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
+                                    struct hvd_outcome *outcome, struct hvd_err *err);
+
+/*
+ * Makes a stream of the program wait for the event of a tensor on the device. NULL is allowed.
+ * HVD_ERR_INVALID when the device rejects the stream; HVD_ERR_SHUTDOWN as hvd_engine_await. The
+ * caller keeps the event. Any thread.
+ */
+hvd_status_t hvd_engine_order(struct hvd_engine *e, struct hvd_device_event *event, void *stream,
+                              struct hvd_err *err);
 
 /*
  * Waits on the host until the event of a tensor on the device is done, and makes progress meanwhile

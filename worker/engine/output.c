@@ -40,5 +40,6 @@ void hvd_output_destroy(struct horovod_output *output)
     else
         hvd_free(output->data);
     hvd_device_event_release(output->after);
+    hvd_device_release(output->device);
     hvd_free(output);
 }

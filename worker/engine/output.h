@@ -10,10 +10,12 @@
 /* The result of an allgather or alltoall; opaque in the public header. */
 struct horovod_output {
     void *data;                     /* owned; NULL when bytes is 0 */
-    struct hvd_device_port *device; /* the owner of the memory; borrowed; NULL: the host */
+    struct hvd_device_port *device; /* the owner of the memory, a user of it; NULL: the host */
     struct hvd_device_event *after; /* a user of the event after which the device may free the
                                        memory; NULL: at once */
     bool is_borrowed;               /* data is the program's memory */
+    bool has_stream;                /* the program uses the memory on `stream` */
+    void *stream;
     size_t bytes;
     int64_t n_rows;
     int n_ranks;

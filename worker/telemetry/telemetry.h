@@ -97,10 +97,11 @@ struct hvd_trace_slots {
     uint32_t first; /* word */
     uint32_t n_words;
     const uint64_t *words;
-    const char *text; /* STARTED: the transport, below HVD_TELEMETRY_TEXT_MAX bytes; else NULL */
+    const char *text; /* STARTED: the transport or step, below HVD_TELEMETRY_TEXT_MAX bytes; else
+                         NULL */
 };
 
-#define HVD_TELEMETRY_TEXT_MAX 16
+#define HVD_TELEMETRY_TEXT_MAX 32
 
 /* Records events for the timeline, with one time for all. Requires a timeline
  * (HVD_TELEMETRY_TIMELINE), and that the slots were recorded since hvd_telemetry_timelines changed.

@@ -120,6 +120,10 @@ hvd_status_t hvd_mover_reserve(const struct hvd_engine *e, struct hvd_fused_op *
         output->data = completion->allocate(completion->context, output->n_rows, bytes);
         if (bytes > 0 && !output->data)
             return no_memory(err, f, bytes);
+        if (bytes > 0 && !hvd_staging_accepts(e, f, output->data))
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                            "tensor %s: allocate returned memory that is not of %s",
+                            hvd_fused_op_name(f), hvd_engine_device(e)->name);
     } else if (f->request.device != HVD_CPU) {
         hvd_status_t st = hvd_staging_reserve(e, output, bytes, err);
         if (st != HVD_OK)

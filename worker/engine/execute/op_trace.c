@@ -4,6 +4,8 @@
  */
 #include "worker/engine/execute/op_trace.h"
 
+#include <stdio.h>
+
 #include "worker/engine/state/slot_trace.h"
 
 #define WORDS 64 /* maximum number of words in one report */
@@ -54,23 +56,32 @@ void hvd_op_trace_agreed(struct hvd_engine *e, struct hvd_set *set,
 
 void hvd_op_trace_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f)
 {
+    if (!f->is_second)
+        hvd_op_trace_moves(e, set, f, e->transport->ops->name, f->request.op);
+}
+
+void hvd_op_trace_moves(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f,
+                        const char *by, enum hvd_op op)
+{
     const unsigned on = hvd_slot_trace_on(e);
     const bool is_cached = hvd_fused_op_is_cached(f);
-    const char *transport = e->transport->ops->name;
+    char name[HVD_TELEMETRY_TEXT_MAX];
 
-    if (!on || f->is_second)
+    if (!on)
         return;
+    /* a step that is another operation has its whole name */
+    snprintf(name, sizeof(name), op == f->request.op ? "%s" : "%s_%s", by, hvd_op_name((int)op));
     if (is_cached && hvd_slot_trace_is_drawn(e, set))
         report_members(
             e, f,
-            (struct hvd_trace_slots){.kind = HVD_EVENT_STARTED, .set = set->id, .text = transport});
+            (struct hvd_trace_slots){.kind = HVD_EVENT_STARTED, .set = set->id, .text = name});
     if (is_cached && !(on & HVD_TELEMETRY_RECORDER))
         return;
     for (uint32_t i = 0; i < f->n_members; i++)
         if (f->members[i].entry)
             hvd_telemetry_started(hvd_entry_telemetry(e, f->members[i].entry),
                                   (uint64_t)f->members[i].entry->handle,
-                                  &f->members[i].entry->request, transport, is_cached);
+                                  &f->members[i].entry->request, name, is_cached);
 }
 
 void hvd_op_trace_ended(struct hvd_engine *e, const struct hvd_fused_op *f)

@@ -8,6 +8,10 @@
  *        └───> LOADING ──> ABOARD ── transport ──> landed ──> UNLOADING ──> done
  *                load                                          unload
  *
+ * An allreduce in three steps takes the second line, too: devices scatter instead of the load, and
+ * gather instead of the unload, and the transport moves the part of this rank (across.h). No
+ * operation of the set overtakes it until then, so all ranks hand devices the same order.
+ *
  * Tensors that complete by a callback do so when the results are in their places. Runs in the
  * progress owner.
  */
@@ -26,9 +30,9 @@
 enum phase {
     HERE,      /* nothing has started */
     LAUNCHED,  /* the device moves it */
-    LOADING,   /* the device copies the inputs to host memory */
+    LOADING,   /* the device copies the inputs to host memory, or devices scatter */
     ABOARD,    /* the inputs are in host memory, and f->move refers to it */
-    UNLOADING, /* the device copies the results to their places */
+    UNLOADING, /* the device copies the results to their places, or devices gather */
 };
 
 struct hvd_staging {
@@ -40,21 +44,32 @@ struct hvd_staging {
     bool is_watched; /* a tensor completes by a callback */
     bool is_awaited; /* `event` is asked for in each step until it is done */
     struct hvd_device_work work;
+    uint64_t number; /* of work that moves between devices: see hvd_device_set_handed */
     struct hvd_device_event **ready; /* owned array of borrowed events */
     uint32_t ready_room;
     struct hvd_device_event *event; /* of work that was launched; a user of it */
     struct hvd_piece whole;         /* a single tensor's memory on the device */
     struct hvd_piece host;          /* a single tensor's host memory */
     struct hvd_host_block *block;   /* owned; NULL: none */
+    int64_t part; /* elements of this rank's part, in three steps; -1: it takes one */
+    struct hvd_collective whole_move; /* in three steps: f->move, which is replaced meanwhile */
 };
+
+bool hvd_staging_accepts(const struct hvd_engine *e, const struct hvd_fused_op *f,
+                         const void *memory)
+{
+    struct hvd_device_port *d = f->request.device == HVD_CPU ? NULL : hvd_engine_device(e);
+
+    return !d || !d->ops->owns || d->ops->owns(d, memory);
+}
 
 hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_output *output,
                                  size_t bytes, struct hvd_err *err)
 {
-    struct hvd_device_port *d = e->options.device;
+    struct hvd_device_port *d = hvd_engine_device(e);
 
     output->bytes = bytes;
-    output->device = d;
+    output->device = hvd_device_retain(d);
     return bytes > 0 ? d->ops->alloc(d, bytes, &output->data, err) : HVD_OK;
 }
 
@@ -63,7 +78,7 @@ void hvd_staging_destroy(struct hvd_staging *s)
     if (!s)
         return;
     hvd_device_event_release(s->event);
-    hvd_device_set_free_block(s->device, s->block);
+    hvd_device_set_free_block(s->block);
     hvd_free(s->ready);
     hvd_free(s);
 }
@@ -93,6 +108,7 @@ static void finish(struct hvd_set *set, struct hvd_fused_op *f)
         hvd_device_set_put(set->own.on_device, s->block);
     s->block = NULL;
     s->phase = HERE;
+    s->part = -1;
     s->is_claimed = s->is_direct = false;
 }
 
@@ -162,8 +178,8 @@ static hvd_status_t test_launch(struct hvd_engine *e, struct hvd_set *set, struc
     s->event = s->work.event;
     s->is_awaited = s->event != NULL;
     e->own.n_on_device += s->is_awaited;
-    if (s->work.kind == HVD_DEVICE_MOVE)
-        hvd_device_set_launched(e, set->own.on_device, s->event, hvd_fused_op_name(f));
+    if (hvd_device_is_between(s->work.kind))
+        hvd_device_set_launched(set->own.on_device, s->number, s->event);
     return HVD_OK;
 }
 
@@ -267,7 +283,7 @@ static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_f
     hvd_status_t st =
         hvd_device_set_take(on, in_place ? larger : in_bytes + out_bytes, &s->block, err);
     if (st == HVD_OK)
-        st = gather_ready(f, on->last.event, err); /* which may write an input of this one */
+        st = gather_ready(f, on->last, err); /* which may write an input of this one */
     if (st != HVD_OK)
         return st;
     s->whole = (struct hvd_piece){.input = f->move.input, .output = f->move.output};
@@ -311,19 +327,78 @@ static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd
 
 /* --- Between devices -------------------------------------------------------------------------- */
 
-static hvd_status_t launch(struct hvd_engine *e, const struct hvd_set *set, struct hvd_fused_op *f,
-                           struct hvd_err *err)
+/* Hands over work between devices: f->move, or a step of it. */
+static hvd_status_t hand_over_between(struct hvd_engine *e, const struct hvd_set *set,
+                                      struct hvd_fused_op *f, enum hvd_device_work_kind kind,
+                                      struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
     hvd_status_t st = gather_ready(f, NULL, err);
 
-    s->work.kind = HVD_DEVICE_MOVE;
+    s->work.kind = kind;
     s->work.move = &f->move;
     s->work.is_alone = set->self.size == 1;
     if (st == HVD_OK)
         st = hand_over(e, f, err);
-    s->phase = LAUNCHED;
+    if (st == HVD_OK)
+        s->number = hvd_device_set_handed(e, set->own.on_device, f);
     return st;
+}
+
+static hvd_status_t launch(struct hvd_engine *e, const struct hvd_set *set, struct hvd_fused_op *f,
+                           struct hvd_err *err)
+{
+    f->staging->phase = LAUNCHED;
+    return hand_over_between(e, set, f, HVD_DEVICE_MOVE, err);
+}
+
+/* Starts the first of three steps. */
+static hvd_status_t scatter(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                            struct hvd_err *err)
+{
+    struct hvd_set_device *on = set->own.on_device;
+    struct hvd_staging *s = f->staging;
+    const size_t bytes = hvd_across_bytes(on->across, s->part, f->request.dtype);
+    const hvd_status_t st = hvd_device_set_take(on, bytes, &s->block, err);
+
+    if (st != HVD_OK)
+        return st;
+    s->work.host = s->block->memory;
+    s->whole_move = f->move;
+    s->phase = LOADING;
+    hvd_op_trace_moves(e, set, f, s->device->ops->name, HVD_REDUCESCATTER);
+    return hand_over_between(e, set, f, HVD_DEVICE_SCATTER, err);
+}
+
+/* The part of this rank is in host memory: describes the second step, two collectives. */
+static void go_across(const struct hvd_set *set, struct hvd_fused_op *f)
+{
+    struct hvd_staging *s = f->staging;
+
+    hvd_across_exchange(set->own.on_device->across, &s->whole_move, s->work.host, s->part,
+                        &f->move);
+    f->has_more = true;
+}
+
+/* Continues after a collective of the second step, with the other one or the third step. */
+static hvd_status_t advance_across(struct hvd_engine *e, struct hvd_set *set,
+                                   struct hvd_fused_op *f, enum hvd_advance *next,
+                                   struct hvd_err *err)
+{
+    struct hvd_staging *s = f->staging;
+
+    if (!f->is_second) {
+        f->is_second = true;
+        hvd_across_distribute(set->own.on_device->across, s->whole_move.reduce, &f->move);
+        *next = HVD_ADVANCE_NEXT;
+        return HVD_OK;
+    }
+    f->has_more = false; /* the device keeps the order from here on */
+    f->move = s->whole_move;
+    s->phase = UNLOADING;
+    *next = HVD_ADVANCE_MOVES;
+    hvd_op_trace_moves(e, set, f, s->device->ops->name, HVD_ALLGATHER);
+    return hand_over_between(e, set, f, HVD_DEVICE_GATHER, err);
 }
 
 /* --- As a mover ------------------------------------------------------------------------------- */
@@ -333,6 +408,17 @@ bool hvd_staging_is_on_device(const struct hvd_fused_op *f)
     const struct hvd_staging *s = f->staging;
 
     return s && (s->phase == LAUNCHED || s->phase == LOADING || s->phase == UNLOADING);
+}
+
+bool hvd_staging_is_launched(const struct hvd_fused_op *f)
+{
+    return f->staging && (f->staging->phase == LAUNCHED ||
+                          (f->staging->part >= 0 && hvd_staging_is_on_device(f)));
+}
+
+bool hvd_staging_has_steps(const struct hvd_fused_op *f)
+{
+    return f->staging && f->staging->part >= 0;
 }
 
 /* Whether f->move refers to host memory in any case: an alltoall's splits. */
@@ -386,6 +472,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a fused operation");
     f->staging->device = set->own.on_device->device;
     f->staging->phase = HERE;
+    f->staging->part = -1;
     if (set->self.size == 1 || !f->work.moves_data)
         return HVD_OK;
     /* If the mode is known to be STAGED, load now, while others move. */
@@ -429,15 +516,20 @@ static hvd_status_t claim(struct hvd_engine *e, struct hvd_set *set, struct hvd_
         st = claim_memory(set, f, err);
     if (st != HVD_OK || is_prelude(f) || s->phase == ABOARD)
         return st;
-    if (s->is_direct)
+    if (s->phase == HERE && s->is_direct)
+        s->part = hvd_device_set_part(set->own.on_device, f);
+    if (s->is_direct && s->part < 0)
         return launch(e, set, f, err);
     if (s->phase == HERE)
-        st = load(e, set, f, err);
+        st = s->is_direct ? scatter(e, set, f, err) : load(e, set, f, err);
     if (st == HVD_OK)
         st = test_event(e, set, f, err);
-    if (st == HVD_OK)
-        s->phase = ABOARD;
-    return st;
+    if (st != HVD_OK)
+        return st;
+    s->phase = ABOARD;
+    if (s->is_direct)
+        go_across(set, f);
+    return HVD_OK;
 }
 
 static hvd_status_t start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
@@ -445,7 +537,11 @@ static hvd_status_t start(struct hvd_engine *e, struct hvd_set *set, struct hvd_
 {
     if (f->staging->phase != LAUNCHED)
         return hvd_mover_of_host(f)->start(e, set, f, err);
-    hvd_op_trace_started(e, set, f); /* claim has handed it over */
+    /* claim has handed it over */
+    if (set->self.size > 1)
+        hvd_op_trace_moves(e, set, f, f->staging->device->ops->name, f->request.op);
+    else
+        hvd_op_trace_started(e, set, f);
     return HVD_OK;
 }
 
@@ -473,6 +569,8 @@ static hvd_status_t advance(struct hvd_engine *e, struct hvd_set *set, struct hv
 
     if (f->staging->phase == LAUNCHED || f->staging->phase == UNLOADING)
         return HVD_OK;
+    if (f->staging->part >= 0)
+        return advance_across(e, set, f, next, err);
     if (inner->advance)
         st = inner->advance(e, set, f, next, err);
     if (st != HVD_OK || *next != HVD_ADVANCE_DONE || !f->work.moves_data)
@@ -493,8 +591,10 @@ const struct hvd_mover hvd_staging_mover = {.prepare = prepare,
 
 void hvd_staging_abort(struct hvd_engine *e, const char *cause)
 {
-    if (e->options.device)
-        e->options.device->ops->abort(e->options.device, cause);
+    struct hvd_device_port *d = hvd_engine_device(e);
+
+    if (d)
+        d->ops->abort(d, cause);
 }
 
 void hvd_staging_forget(struct hvd_fused_op *f)

@@ -9,6 +9,11 @@
  * without mu.
  */
 
+/* Whether an operation can write its output to this memory of the program, if the device can
+ * tell. */
+bool hvd_staging_accepts(const struct hvd_engine *e, const struct hvd_fused_op *f,
+                         const void *memory);
+
 /* Allocates a result in device memory. HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
 hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_output *output,
                                  size_t bytes, struct hvd_err *err);
@@ -19,6 +24,12 @@ bool hvd_staging_is_direct(const struct hvd_staging *s);
 
 /* Whether the device works for the fused operation, and nothing of it moves over the transport. */
 bool hvd_staging_is_on_device(const struct hvd_fused_op *f);
+
+/* Whether the fused operation, or a step of it, is handed over to move between devices. */
+bool hvd_staging_is_launched(const struct hvd_fused_op *f);
+
+/* Whether the fused operation, whose turn has come, takes three steps. */
+bool hvd_staging_has_steps(const struct hvd_fused_op *f);
 
 /* Returns the host memory of a tensor while the fused operation is in host memory. */
 struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i);

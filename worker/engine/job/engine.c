@@ -105,6 +105,7 @@ hvd_status_t hvd_engine_create(struct hvd_transport *transport,
     e->transport = transport;
     e->topology = transport->topology;
     e->options = *options;
+    atomic_init(&e->device, options->device);
     e->owner = pthread_self();
     e->is_crowded = n_processors > 0 && e->topology.local_size > n_processors;
     st = fill(e, err);
@@ -114,6 +115,16 @@ hvd_status_t hvd_engine_create(struct hvd_transport *transport,
     }
     *out = e;
     return HVD_OK;
+}
+
+void hvd_engine_use_device(struct hvd_engine *e, struct hvd_device_port *device)
+{
+    atomic_store_explicit(&e->device, device, memory_order_release);
+}
+
+struct hvd_device_port *hvd_engine_device(const struct hvd_engine *e)
+{
+    return atomic_load_explicit(&e->device, memory_order_acquire);
 }
 
 const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e)
@@ -167,6 +178,11 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     e->transport = NULL;
     if (is_quiet)
         hvd_job_end_free_lost(e);
+    for (uint32_t i = 0; i < e->n_sets && e->own.is_down && !e->own.is_aborted; i++)
+        hvd_set_leave_device(e->sets[i]);
+    struct hvd_device_port *device = hvd_engine_device(e);
+    if (device && device->ops->settle)
+        device->ops->settle(device);
     for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++) {
         if (!e->sets[i])
             continue;

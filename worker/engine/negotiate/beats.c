@@ -38,7 +38,8 @@ hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, s
 {
     const struct hvd_heartbeat_options options = {.warning_ns = e->options.stall_warning_ns,
                                                   .shutdown_ns = e->options.stall_shutdown_ns,
-                                                  .node = &set->node};
+                                                  .node = &set->node,
+                                                  .size = set->self.size};
 
     if (options.warning_ns == 0 || set->self.size == 1)
         return HVD_OK;
@@ -59,8 +60,15 @@ void hvd_beats_left(struct hvd_engine *e, int branch)
         hvd_heartbeat_leave(e->sets[0]->own.heartbeat, branch);
 }
 
-/* Sends a PING or PONG with the silent ranks that others reported. If the peer is lost, receive
- * reports that. */
+/* Sets how far this rank is with the set's operations between devices. */
+static void put_progress(struct hvd_set *set)
+{
+    if (hvd_device_set_is_direct(set->own.on_device))
+        hvd_heartbeat_put(set->own.heartbeat, hvd_device_set_progress(set->own.on_device));
+}
+
+/* Sends a PING or PONG with the silent ranks and the progress that others reported. If the peer is
+ * lost, receive reports that. */
 static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hvd_message_type type,
                               const struct hvd_beat_step *step, struct hvd_err *err)
 {
@@ -69,8 +77,11 @@ static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hv
         .kind = step->kind, .age_ms = (uint32_t)(step->waited_ns / 1000000), .name = step->name};
     struct hvd_buf buf;
 
-    if (set->own.heartbeat)
+    if (set->own.heartbeat) {
+        put_progress(set);
+        beat.behind = hvd_heartbeat_behind(set->own.heartbeat, step->neighbour);
         beat.n_silent = (uint32_t)hvd_heartbeat_silent(set->own.heartbeat, step->neighbour, silent);
+    }
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_beat(&buf, type, set->id, &beat, silent);
     if (st == HVD_OK)
@@ -84,6 +95,19 @@ static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hv
     return HVD_OK;
 }
 
+/* Whether all that a PING or PONG names is in the set. */
+static bool is_within(const struct hvd_set *set, const struct hvd_beat *beat)
+{
+    const struct hvd_behind *behind = &beat->behind;
+    bool is_good = behind->n_known <= (uint32_t)set->self.size;
+
+    for (uint32_t i = 0; i < beat->n_silent; i++)
+        is_good = is_good && hvd_message_beat_silent(beat, i) < set->self.size;
+    for (uint32_t i = 0; behind->n_known > 0 && i < hvd_message_behind_named(behind); i++)
+        is_good = is_good && behind->positions[i] < set->self.size;
+    return is_good;
+}
+
 hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,
                             struct hvd_reader *reader, struct hvd_err *err)
 {
@@ -94,6 +118,9 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
 
     if (st != HVD_OK)
         return st;
+    if (!is_within(set, &beat))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a probe names a rank that process set %u lacks",
+                        set->id);
     if (set->own.heartbeat) {
         hvd_heartbeat_read(set->own.heartbeat, answer.neighbour, &beat, e->own.now_ns);
         if (is_ping)
@@ -172,15 +199,41 @@ static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
         *wait = (struct hvd_wait){.since_ns = set->own.pending_ns, .name = hvd_strview_of(name)};
 }
 
-/* Returns a number that changes whenever data of the set has moved. Any movement counts, because
- * the operations behind it are under way as well. */
-static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
+/* A fused operation that this rank waits for. */
+struct awaited {
+    const char *name; /* NULL: there is none */
+    enum hvd_op op;
+    int64_t since_ns;
+    const struct hvd_fused_op *fused_op; /* NULL: it is with the devices of all ranks */
+};
+
+/* Returns the fused operation that has waited for longest. */
+static struct awaited find_awaited(const struct hvd_set *set)
 {
-    uint64_t n = set->own.n_landed << 48;
+    const struct hvd_flying *flying = hvd_device_set_flying(set->own.on_device);
+    const struct hvd_fused_op *f = oldest_fused_op(set);
+
+    if (flying && (!f || flying->since_ns <= f->since_ns || hvd_staging_is_launched(f)))
+        return (struct awaited){
+            .name = flying->name, .op = flying->op, .since_ns = flying->since_ns};
+    if (!f)
+        return (struct awaited){.name = NULL};
+    return (struct awaited){
+        .name = hvd_fused_op_name(f), .op = f->request.op, .since_ns = f->since_ns, .fused_op = f};
+}
+
+/* Returns a number that changes whenever data of the set has moved. Any movement counts, because
+ * the operations behind it are under way as well. A launch is none: between devices, only what is
+ * done has moved. */
+static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set, bool is_on_devices)
+{
+    uint64_t n = is_on_devices ? 0 : set->own.n_landed << 48;
 
     for (int i = 0; i < set->own.n_moving && e->transport->ops->moved; i++)
         if (!hvd_staging_is_on_device(set->own.moving[i]))
             n += e->transport->ops->moved(e->transport, &set->own.moving[i]->move);
+    if (hvd_device_set_is_direct(set->own.on_device))
+        n += hvd_device_set_progress(set->own.on_device) / HVD_STAGES;
     return n;
 }
 
@@ -188,8 +241,7 @@ static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
 static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_waits *waits,
                         char name[NAME_SHOWN])
 {
-    const struct hvd_fused_op *f = oldest_fused_op(set);
-    const struct hvd_flying *flying = set->own.on_device ? &set->own.on_device->first : NULL;
+    const struct awaited awaited = find_awaited(set);
     struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
 
     *waits = (struct hvd_waits){0};
@@ -198,14 +250,11 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
             waits->of[HVD_WAIT_SET].since_ns = e->own.making_ns;
         return;
     }
-    if (f)
-        waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = f->since_ns,
-                                                     .name = hvd_strview_of(hvd_fused_op_name(f)),
-                                                     .moved = count_moved(e, set)};
-    else if (flying && flying->event)
-        waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = flying->since_ns,
-                                                     .name = hvd_strview_of(flying->name),
-                                                     .moved = flying->number};
+    if (awaited.name)
+        waits->of[HVD_WAIT_DATA] =
+            (struct hvd_wait){.since_ns = awaited.since_ns,
+                              .name = hvd_strview_of(awaited.name),
+                              .moved = count_moved(e, set, !awaited.fused_op)};
     if (set->id == 0 && e->own.left_ns > 0 && !e->own.is_done)
         waits->of[HVD_WAIT_LEAVE].since_ns = e->own.left_ns;
     if (set->own.negotiator) {
@@ -332,30 +381,121 @@ static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
     return false;
 }
 
+/* Appends the ranks that are behind, if they are not simply all. */
+static void add_behind(struct hvd_engine *e, const struct hvd_set *set,
+                       const struct hvd_behind *behind, struct hvd_text *text)
+{
+    int ranks[HVD_BEHIND_MAX];
+
+    for (uint32_t i = 0; i < hvd_message_behind_named(behind); i++)
+        ranks[i] = hvd_membership_rank_at(set, behind->positions[i]);
+    hvd_membership_add_ranks(e, ranks, (int)behind->n, text);
+}
+
+/* Appends why an operation between devices is not done whose inputs are there on all ranks.
+ * has_part: this rank has its part of one in three steps. */
+static void add_hanging(struct hvd_engine *e, const struct hvd_set *set,
+                        const struct hvd_behind *behind, bool has_part, struct hvd_text *text)
+{
+    const uint64_t own = hvd_device_set_progress(set->own.on_device);
+
+    if (behind->progress / HVD_STAGES < own / HVD_STAGES) {
+        hvd_text_add(text, ": the GPU of ");
+        add_behind(e, set, behind, text);
+        hvd_text_add(text, has_part ? " is not done with the step of it within the host"
+                                    : " is not done with an earlier operation");
+    } else {
+        hvd_text_add(text, ": the GPUs of all ranks have reached it");
+        if (behind->n < behind->n_known) {
+            hvd_text_add(text, ", and that of ");
+            add_behind(e, set, behind, text);
+            hvd_text_add(text, " is not done");
+        }
+    }
+    hvd_text_add(text, ": look for errors of the GPUs (nvidia-smi, dmesg) and of the network "
+                       "between them (NCCL_DEBUG=INFO)");
+}
+
+/* Appends which ranks delay an operation between devices. has_part: see add_hanging. */
+static void add_culprits(struct hvd_engine *e, const struct hvd_set *set, bool has_part,
+                         struct hvd_text *text)
+{
+    const struct hvd_behind behind = hvd_heartbeat_behind(set->own.heartbeat, -1);
+    const bool is_one = behind.n == 1;
+
+    switch (behind.progress % HVD_STAGES) {
+    case HVD_STAGE_AWAITED:
+        hvd_text_add(text, ": ");
+        add_behind(e, set, &behind, text);
+        hvd_text_add(text, " %s not launched it", is_one ? "has" : "have");
+        break;
+    case HVD_STAGE_LAUNCHED:
+        hvd_text_add(text, ": the GPU%s of ", is_one ? "" : "s");
+        add_behind(e, set, &behind, text);
+        hvd_text_add(text, " %s not reached it: the program's work before it is not done",
+                     is_one ? "has" : "have");
+        break;
+    default:
+        if (behind.n_known == (uint32_t)set->self.size) {
+            add_hanging(e, set, &behind, has_part, text);
+            return;
+        }
+        hvd_text_add(text, ": no GPU is known to be late");
+        break;
+    }
+    if (behind.n_known < (uint32_t)set->self.size)
+        hvd_text_add(text, " (%u of %d ranks have reported)", behind.n_known, set->self.size);
+}
+
+/* Whether GPUs of other ranks are not done with the first of three steps, behind which this rank
+ * has its part. The step across hosts waits for them then. */
+static bool waits_for_gpus(const struct hvd_set *set, const struct hvd_fused_op *f)
+{
+    if (!hvd_staging_has_steps(f))
+        return false;
+    const struct hvd_behind behind = hvd_heartbeat_behind(set->own.heartbeat, -1);
+    return behind.n_known > 0 &&
+           behind.progress / HVD_STAGES < hvd_device_set_progress(set->own.on_device) / HVD_STAGES;
+}
+
+/* Appends the ranks that do not answer. */
+static void add_silent(struct hvd_engine *e, const struct hvd_set *set, int *silent, int n_silent,
+                       struct hvd_text *text)
+{
+    for (int i = 0; i < n_silent; i++)
+        silent[i] = hvd_membership_rank_at(set, silent[i]);
+    hvd_text_add(text, ": no answer comes from ");
+    hvd_membership_add_ranks(e, silent, n_silent, text);
+}
+
 /* Describes data that does not move although all neighbours answer. */
 static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
                              const struct hvd_beat_step *step, struct hvd_text *text)
 {
-    const struct hvd_fused_op *f = oldest_fused_op(set);
-    const int64_t transfer_ns = f ? e->own.now_ns - f->since_ns : step->waited_ns;
+    const struct awaited awaited = find_awaited(set);
+    const struct hvd_fused_op *f = awaited.fused_op;
+    const int64_t transfer_ns = awaited.name ? e->own.now_ns - awaited.since_ns : step->waited_ns;
     int silent[HVD_SILENT_MAX];
     const int n_silent = hvd_heartbeat_silent(set->own.heartbeat, -1, silent);
 
     hvd_text_add(text, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
                  step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
-                 f ? hvd_op_name((int)f->request.op) : "", seconds(transfer_ns));
+                 hvd_op_name((int)awaited.op), seconds(transfer_ns));
     if (transfer_ns > step->waited_ns)
         hvd_text_add(text, " and has not moved for %.3g seconds", seconds(step->waited_ns));
-    if (!f || hvd_staging_is_on_device(f)) {
+    if (f && hvd_staging_is_on_device(f)) {
         hvd_text_add(text, ": the device of this rank is not done");
     } else if (n_silent > 0) {
-        for (int i = 0; i < n_silent; i++)
-            silent[i] = hvd_membership_rank_at(set, silent[i]);
-        hvd_text_add(text, ": no answer comes from ");
-        hvd_membership_add_ranks(e, silent, n_silent, text);
+        add_silent(e, set, silent, n_silent, text);
+    } else if (!f || waits_for_gpus(set, f)) {
+        add_culprits(e, set, f != NULL, text);
+    } else if (f->staging && hvd_device_set_connects(set->own.on_device)) {
+        hvd_text_add(text,
+                     ": the GPUs of the ranks do not connect to each other: look for errors of "
+                     "the network between them (NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME)");
     } else {
         hvd_text_add(text, ", though all ranks answer");
-        if (f && is_moving(set, f))
+        if (is_moving(set, f))
             add_awaited(e, f, text);
     }
 }
@@ -464,6 +604,7 @@ hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct h
     if (st != HVD_OK || !set->own.heartbeat)
         return st;
     look_around(e, set, &waits, name);
+    put_progress(set);
     hvd_heartbeat_tick(set->own.heartbeat, &waits, e->own.now_ns);
     if (set->id == 0)
         warn_of_those_who_stay(e, set);

@@ -69,7 +69,7 @@ static void report_to_rank_0(struct hvd_engine *e, int rank, const char *text)
     note_report(e, text);
 }
 
-/* Reports the loss of a neighbour from a rank that is not the coordinator. Rank 0 then ends the
+/* Reports the loss of a rank from one that is not the coordinator. Rank 0 then ends the
  * job, also here. The loss of rank 0 itself ends it now, with HVD_ERR_GONE: see
  * hvd_job_end_fail. */
 static hvd_status_t note_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
@@ -247,14 +247,6 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
                                : hvd_aggregator_leave(set->own.aggregator, who, failed, text, err);
 }
 
-/* Whether a rank is a neighbour of this one in the tree of the job. */
-static bool is_neighbour(const struct hvd_set *world, int rank)
-{
-    const int position = world->tree.position_of[rank];
-
-    return position == world->node.parent || hvd_membership_is_child(world, position);
-}
-
 /* Ends the job on the coordinator because of a lost rank. */
 static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
@@ -271,16 +263,11 @@ static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err 
 
 hvd_status_t hvd_membership_lose(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
-    struct hvd_set *world = e->sets[0];
-
     if (rank == e->topology.rank) /* the others continue without it, and it receives nothing more */
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
-    if (!world->own.negotiator && (rank == 0 || is_neighbour(world, rank)))
-        return note_loss(e, rank, err);
-    if (world->own.negotiator)
+    if (e->sets[0]->own.negotiator)
         return end_for_loss(e, rank, err);
-    hvd_err_clear(err);
-    return HVD_OK;
+    return note_loss(e, rank, err);
 }
 
 hvd_status_t hvd_membership_end_for_stall(struct hvd_engine *e, const char *text,

@@ -38,10 +38,10 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
                                        struct hvd_err *err);
 
 /*
- * Handles a rank that is gone for good, for the reason in err. The coordinator ends the job. The
- * rank's neighbours in the tree report it to the coordinator, and other ranks wait for its
- * announcement. HVD_ERR_GONE when the rank is the coordinator; HVD_ERR_UNAVAILABLE when it is this
- * rank.
+ * Handles a rank that is gone for good, for the reason in err. The coordinator ends the job. Every
+ * other rank reports it to the coordinator and waits for its announcement: only ranks of the same
+ * host detect the loss, and the neighbours in the tree may all be on other hosts. HVD_ERR_GONE when
+ * the rank is the coordinator; HVD_ERR_UNAVAILABLE when it is this rank.
  */
 hvd_status_t hvd_membership_lose(struct hvd_engine *e, int rank, struct hvd_err *err);
 

@@ -11,6 +11,15 @@
 #include "worker/engine/execute/device_set.h"
 #include "worker/engine/execute/exec_plan.h"
 #include "worker/engine/negotiate/beats.h"
+#include "worker/engine/state/set_hosts.h"
+
+void hvd_set_leave_device(struct hvd_set *set)
+{
+    if (!set)
+        return;
+    hvd_device_set_destroy(set->own.on_device);
+    set->own.on_device = NULL;
+}
 
 void hvd_set_destroy(struct hvd_set *set)
 {
@@ -43,30 +52,13 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set);
 }
 
-/* Sets *hosts to an array with the number of each rank's host, by rank of the set, or to NULL if
- * all share one. HVD_ERR_NOMEM. */
-static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set *set, int **hosts)
-{
-    const struct hvd_transport *t = e->transport;
-
-    *hosts = NULL;
-    if (!t->ops->host_number && e->topology.local_size == e->topology.size)
-        return HVD_OK;
-    *hosts = hvd_malloc((size_t)set->self.size, sizeof(**hosts));
-    if (!*hosts)
-        return HVD_ERR_NOMEM;
-    for (int i = 0; i < set->self.size; i++) /* unknown: each rank is on a host of its own */
-        (*hosts)[i] = t->ops->host_number ? t->ops->host_number(t, set->ranks[i]) : set->ranks[i];
-    return HVD_OK;
-}
-
 /* Creates the set's tree and this rank's part in it. */
 static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     int *hosts = NULL;
     const struct hvd_aggregator_options aggregator = {
         .node = &set->node, .set = set->id, .world_size = e->topology.size};
-    hvd_status_t st = find_hosts(e, set, &hosts);
+    hvd_status_t st = hvd_set_hosts_find(e, set, &hosts);
 
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a process set");

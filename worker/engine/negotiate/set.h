@@ -22,4 +22,8 @@ bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set);
 /* Frees the set and its unfinished work, but not its entries. NULL is allowed. */
 void hvd_set_destroy(struct hvd_set *set);
 
+/* Frees what the device has for the set, after an orderly end: the program may go on with its
+ * device. NULL is allowed. */
+void hvd_set_leave_device(struct hvd_set *set);
+
 #endif

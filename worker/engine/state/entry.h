@@ -141,6 +141,12 @@ static inline bool hvd_entry_is_done(const struct hvd_entry *entry)
     return atomic_load_explicit(&entry->end, memory_order_acquire) != HVD_ENTRY_PENDING;
 }
 
+/* Whether it has ended simply, as for hvd_entry_is_done. */
+static inline bool hvd_entry_is_simple(const struct hvd_entry *entry)
+{
+    return atomic_load_explicit(&entry->end, memory_order_acquire) == HVD_ENTRY_SIMPLE;
+}
+
 /* Publishes the status of a tensor and wakes its waiter. mu. */
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message);

@@ -64,6 +64,7 @@ struct hvd_engine_own {
     bool is_aborted; /* the peers cannot be relied on */
     bool has_reported_failure; /* to telemetry */
     int64_t next_stall_check_ns;
+    int64_t next_device_check_ns;
     int64_t now_ns;  /* of this step; 0 if stalls are not checked */
     int64_t left_ns; /* when this rank first learned of a rank that leaves; 0: none */
     bool is_stay_warned;
@@ -79,8 +80,8 @@ struct hvd_engine {
     pthread_t owner; /* constant: the thread that created the engine; if thread_bound, only it makes
                         progress */
     pthread_t background;
-    bool has_background; /* guarded by the caller of shutdown */
-    bool is_crowded;     /* constant: the host has more ranks than processors, so never spin */
+    atomic_bool has_background;
+    bool is_crowded; /* constant: the host has more ranks than processors, so never spin */
 
     pthread_mutex_t mu; /* not held during calls of log or transport, except listen, wake */
     struct hvd_engine_locked locked;
@@ -102,7 +103,8 @@ struct hvd_engine {
         *sets; /* by number; changed by the progress owner under mu; owned; may have gaps */
     uint32_t n_sets;
 
-    struct hvd_transport *transport; /* the progress owner's, except for listen and wake */
+    struct hvd_transport *transport;        /* the progress owner's, except for listen and wake */
+    struct hvd_device_port *_Atomic device; /* NULL until there is one; constant then */
     struct hvd_engine_own own;
 };
 

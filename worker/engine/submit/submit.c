@@ -46,7 +46,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
         hvd_wake_refuse(s->request.name, err);
         return HVD_ERR_STATE;
     }
-    if (s->request.device != HVD_CPU && !e->options.device)
+    if (s->request.device != HVD_CPU && !hvd_engine_device(e))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the tensor is on a device, and this rank has none");
     if (set->locked.is_join_pending || e->sets[0]->locked.is_join_pending)

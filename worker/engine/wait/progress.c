@@ -19,6 +19,8 @@
 #include "worker/engine/state/clock.h"
 #include "worker/engine/wait/wait.h"
 
+#define DEVICE_CHECK_NS 250000000
+
 static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                              struct hvd_err *err)
 {
@@ -26,6 +28,24 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
 
     if (st == HVD_OK && (set->own.todo || set->own.n_moving > 0))
         st = hvd_fused_op_progress(e, set, progressed, err);
+    return st;
+}
+
+/* Looks a few times a second for work of the device that has failed, also without stall checks. */
+static hvd_status_t check_devices(struct hvd_engine *e, int64_t now_ns, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (!hvd_engine_device(e))
+        return HVD_OK;
+    if (now_ns == 0)
+        now_ns = hvd_engine_coarse_now_ns();
+    if (now_ns < e->own.next_device_check_ns)
+        return HVD_OK;
+    e->own.next_device_check_ns = now_ns + DEVICE_CHECK_NS;
+    for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
+        if (e->sets[i])
+            st = hvd_device_set_check(e->sets[i]->own.on_device, err);
     return st;
 }
 
@@ -54,11 +74,13 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
         if (e->sets[i] && !hvd_set_retire(e, e->sets[i]))
             st = step_set(e, e->sets[i], progressed, err);
+    if (st == HVD_OK)
+        st = check_devices(e, now_ns, err);
     if (st != HVD_OK || !hvd_stalls_is_due(e, now_ns))
         return st;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i] && (st = hvd_device_set_check(e->sets[i]->own.on_device, err)) == HVD_OK &&
-            (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK && !e->own.is_aborted)
+        if (e->sets[i] && (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK &&
+            !e->own.is_aborted)
             st = hvd_stalls_check(e, e->sets[i], now_ns, err);
     return st;
 }

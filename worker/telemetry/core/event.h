@@ -8,7 +8,8 @@ enum hvd_event_kind {
     HVD_EVENT_READY = 1, /* coordinator: rank `detail` has requested the tensor */
     HVD_EVENT_SUBMITTED, /* on this rank; has type and shape */
     HVD_EVENT_AGREED,    /* it is in a plan, all ranks have it */
-    HVD_EVENT_STARTED,   /* its data moves; the name is the transport's */
+    HVD_EVENT_STARTED,   /* its data moves, or the next step begins; the name is the transport's, or
+                            with an underscore that of the step */
     HVD_EVENT_DONE,      /* detail: hvd_status_t */
     HVD_EVENT_PLAN,      /* a plan begins; detail: how many messages came before, or 0 */
     HVD_EVENT_STALLED,   /* the name is a report; detail: how many tensors wait */

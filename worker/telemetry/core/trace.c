@@ -268,16 +268,19 @@ static void add_ready(struct record *r, struct lane *lane, const struct hvd_even
     close_record(r);
 }
 
-/* Begins the transfer over the transport of that name: MPI_ALLREDUCE. */
+/* Begins the transfer over the transport of that name: MPI_ALLREDUCE. Or the step of that whole
+ * name: NCCL_REDUCESCATTER of an allreduce. */
 static void begin_transfer(struct record *r, const struct lane *lane, const char *transport,
                            int64_t ns)
 {
     char prefix[32];
 
-    snprintf(prefix, sizeof(prefix), "%.15s_", transport);
+    const bool is_whole = strchr(transport, '_') != NULL;
+
+    snprintf(prefix, sizeof(prefix), is_whole ? "%.31s" : "%.15s_", transport);
     for (char *c = prefix; *c; c++)
         *c = (char)toupper((unsigned char)*c);
-    begin(r, lane, prefix, hvd_event_op_name(&lane->event, true), ns);
+    begin(r, lane, prefix, is_whole ? "" : hvd_event_op_name(&lane->event, true), ns);
 }
 
 /* Adds an event of a tensor whose id is known to its lane. */

@@ -33,7 +33,7 @@ struct scene {
 static void open_scene(struct scene *s, int64_t shutdown_ns)
 {
     const struct hvd_heartbeat_options options = {
-        .warning_ns = WARNING, .shutdown_ns = shutdown_ns, .node = &inner};
+        .warning_ns = WARNING, .shutdown_ns = shutdown_ns, .node = &inner, .size = 6};
 
     *s = (struct scene){.now = BEGIN, .overdue = -1, .ended = -1};
     for (int i = 0; i < N; i++) {

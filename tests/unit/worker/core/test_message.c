@@ -111,6 +111,10 @@ static void build_ping(struct hvd_buf *buf)
     const struct hvd_beat beat = {.kind = HVD_WAIT_DATA,
                                   .age_ms = 2500,
                                   .name = {.data = "gradient", .len = 8},
+                                  .behind = {.n_known = 9,
+                                             .n = 5, /* more than have a place */
+                                             .progress = (uint64_t)7 << 40,
+                                             .positions = {1, 3, 4, 8}},
                                   .n_silent = 2};
 
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
@@ -330,6 +334,11 @@ static void a_ping_comes_back_as_it_was(void **state)
     assert_int_equal(beat.n_silent, 2);
     assert_int_equal(hvd_message_beat_silent(&beat, 0), 7);
     assert_int_equal(hvd_message_beat_silent(&beat, 1), 2);
+    assert_int_equal(beat.behind.n_known, 9);
+    assert_int_equal(beat.behind.n, 5);
+    assert_true(beat.behind.progress == (uint64_t)7 << 40);
+    assert_int_equal(beat.behind.positions[0], 1);
+    assert_int_equal(beat.behind.positions[3], 8);
     hvd_buf_fini(&buf);
 }
 
@@ -359,6 +368,27 @@ static bool read_all(const char *data, size_t len)
             st = hvd_message_read_step(&r, &step, NULL);
     }
     return st == HVD_OK;
+}
+
+static void ranks_that_are_behind_are_some_of_those_that_are_known_and_in_order(void **state)
+{
+    static const struct hvd_behind wrong[] = {
+        {.n_known = 3, .n = 0},
+        {.n_known = 3, .n = 4, .positions = {0, 1, 2, 3}},
+        {.n_known = 3, .n = 2, .positions = {2, 1}},
+        {.n_known = 3, .n = 2, .positions = {1, 1}},
+        {.n_known = 3, .n = 1, .positions = {-1}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        const struct hvd_beat beat = {.behind = wrong[i]};
+        struct hvd_buf buf;
+        hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+        assert_int_equal(hvd_message_beat(&buf, HVD_MESSAGE_PONG, 0, &beat, NULL), HVD_OK);
+        assert_false(read_all(buf.data, buf.len));
+        hvd_buf_fini(&buf);
+    }
 }
 
 typedef void (*build_fn)(struct hvd_buf *buf);
@@ -433,7 +463,7 @@ static void a_ping_of_what_does_not_exist_is_refused(void **state)
     static const struct {
         size_t at;
         char value;
-    } cases[] = {{12, HVD_WAIT_KINDS}, {4, 9}, {4, 1}, {30, -1}};
+    } cases[] = {{12, HVD_WAIT_KINDS}, {4, 9}, {4, 1}, {62, -1}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -482,6 +512,7 @@ int main(void)
         cmocka_unit_test(bits_that_are_not_sent_read_like_those_of_a_message),
         cmocka_unit_test(a_leave_comes_back_as_it_was),
         cmocka_unit_test(a_ping_comes_back_as_it_was),
+        cmocka_unit_test(ranks_that_are_behind_are_some_of_those_that_are_known_and_in_order),
         cmocka_unit_test(a_ping_of_what_does_not_exist_is_refused),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(garbage_is_survived),

@@ -6,6 +6,8 @@
 #include "tests/unit/support.h"
 
 #include "tests/unit/worker/device/fake.h"
+#include "tests/unit/worker/device/fake_event.h"
+#include "tests/unit/worker/device/fake_steps.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -23,13 +25,6 @@
 
 enum { N_STREAMS = MAX_SETS + 2, IN = MAX_SETS, OUT = MAX_SETS + 1 };
 
-struct fake_event {
-    struct hvd_device_event base; /* first */
-    atomic_bool is_done;
-    atomic_bool has_failed; /* of the program, or of a collective that was aborted */
-    unsigned delay;         /* looks after the work */
-};
-
 /* Work that was handed over, and is on a stream once it is launched. */
 struct item {
     struct item *next;
@@ -37,6 +32,8 @@ struct item {
     unsigned launch_delay; /* looks until it is launched */
     unsigned delay;        /* looks until it runs */
     bool is_launched;
+    bool has_begun;    /* its inputs are there */
+    bool has_moved;    /* the inner collective is done */
     bool has_run;      /* it is on no stream any more */
     bool is_forgotten; /* nobody asks whether it is launched */
     bool is_tested;    /* the engine has the answer */
@@ -88,6 +85,10 @@ struct fake {
     char cause[256]; /* of the abort */
     struct hvd_device_set device_sets[MAX_SETS];
     bool has_device_set[MAX_SETS];
+    struct fake_place places[MAX_SETS];
+    bool awaits_gather[MAX_SETS];
+    struct hvd_device_progress progress[MAX_SETS];
+    _Atomic int trouble; /* enum fake_trouble */
     unsigned connect_delay[MAX_SETS];
 };
 
@@ -239,22 +240,7 @@ static void release_block(struct fake *f, struct block **at)
 
 /* --- Events ----------------------------------------------------------------------------------- */
 
-static struct fake_event *event_of(struct hvd_device_event *event)
-{
-    return (struct fake_event *)event;
-}
-
-static void recycle_program(struct hvd_device_port *d, struct hvd_device_event *event)
-{
-    (void)d;
-    free(event);
-}
-
-/* The owner of the program's events. */
-static struct hvd_device_port program = {
-    .ops = &(const struct hvd_device_ops){.recycle = recycle_program}, .name = "the program"};
-
-/* Holds mu, unless d is the program. */
+/* Holds mu. */
 static struct fake_event *create_event(struct hvd_device_port *d, unsigned n_users)
 {
     struct fake_event *event = calloc(1, sizeof(*event));
@@ -263,15 +249,14 @@ static struct fake_event *create_event(struct hvd_device_port *d, unsigned n_use
         die("out of memory");
     event->base.device = d;
     atomic_init(&event->base.n_users, n_users);
-    if (d != &program)
-        fake_of(d)->n_events++;
+    fake_of(d)->n_events++;
     return event;
 }
 
 /* Holds mu. */
 static void drop_event(struct fake *f, struct fake_event *event)
 {
-    if (event->base.device == &program) {
+    if (event->base.device == &fake_program) {
         hvd_device_event_release(&event->base);
         return;
     }
@@ -374,6 +359,10 @@ static void unpack(struct fake *f, const struct item *item)
     const int64_t whole = output_elements(f, c);
     const char *from = item->output;
 
+    if (item->kind == HVD_DEVICE_SCATTER) {
+        fake_combine(&f->places[c->set], c, item->output, item->host);
+        return;
+    }
     open_arena(f);
     for (int i = 0; i < item->n_pieces; i++) {
         const struct hvd_piece *p = &item->pieces[i];
@@ -406,6 +395,15 @@ static void start_inner(struct fake *f, struct item *item)
     item->inner.n_pieces = 0;
     item->inner.input = item->input;
     item->inner.output = item->output;
+    if (item->kind != HVD_DEVICE_MOVE) {
+        struct fake_step_memory m = {.part = item->host,
+                                     .counts = item->counts,
+                                     .input = item->input,
+                                     .output = item->output};
+        fake_step(&f->places[c->set], item->kind, &item->inner, &m);
+        item->input = m.input;
+        item->output = m.output;
+    }
     if (f->options.mover->ops->start(f->options.mover, &item->inner, NULL) != HVD_OK)
         die("the mover does not start");
 }
@@ -423,7 +421,11 @@ static bool run_collective(struct fake *f, struct item *item)
     }
     if (!item->input)
         start_inner(f, item);
-    if (f->options.mover->ops->test(f->options.mover, &item->inner, NULL) != HVD_OK)
+    if (!item->has_moved &&
+        f->options.mover->ops->test(f->options.mover, &item->inner, NULL) != HVD_OK)
+        return false;
+    item->has_moved = true;
+    if (f->trouble == FAKE_STOPPED)
         return false;
     unpack(f, item);
     return true;
@@ -450,11 +452,16 @@ static bool run_first(struct fake *f, struct stream *s)
 
     if (!item->is_launched || !is_ready(f, item))
         return false;
-    if (item->kind != HVD_DEVICE_MOVE && !f->is_aborted)
+    if (hvd_device_is_between(item->kind) && !item->has_begun)
+        f->progress[item->move.set % MAX_SETS].n_begun++;
+    item->has_begun = true;
+    if (!hvd_device_is_between(item->kind) && !f->is_aborted)
         run_copy(f, item);
-    else if (item->kind == HVD_DEVICE_MOVE && !run_collective(f, item))
+    else if (hvd_device_is_between(item->kind) && !run_collective(f, item))
         return false;
     item->event->is_done = true;
+    if (hvd_device_is_between(item->kind))
+        f->progress[item->move.set % MAX_SETS].n_done++;
     for (int i = 0; i < item->n_ready; i++)
         drop_event(f, item->ready[i]);
     drop_event(f, item->event);
@@ -469,7 +476,7 @@ static bool run_first(struct fake *f, struct stream *s)
 
 static void launch_item(struct fake *f, struct item *item)
 {
-    if (item->is_launched)
+    if (item->is_launched || (f->trouble == FAKE_HANGS && !f->is_aborted))
         return;
     if (item->launch_delay > 0 && !f->is_aborted)
         item->launch_delay--;
@@ -648,6 +655,10 @@ static void copy_move(struct fake *f, struct item *item, const struct hvd_device
     const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
 
     item->runs_alone = work->is_alone;
+    item->host = item->kind == HVD_DEVICE_MOVE ? NULL : work->host;
+    if (f->awaits_gather[c->set % MAX_SETS] != (item->kind == HVD_DEVICE_GATHER))
+        die("a gather without a scatter, or other work between the two");
+    f->awaits_gather[c->set % MAX_SETS] = item->kind == HVD_DEVICE_SCATTER;
     if (!item->runs_alone && (c->set >= MAX_SETS || !f->has_device_set[c->set]))
         die("a collective of a set that was not made");
     item->n_pieces = c->n_pieces ? c->n_pieces : 1;
@@ -666,11 +677,11 @@ static struct item *create_item(struct fake *f, const struct hvd_device_work *wo
         die("out of memory");
     item->kind = work->kind;
     item->move = *work->move;
-    if (work->kind == HVD_DEVICE_MOVE) {
+    if (item->kind != HVD_DEVICE_MOVE && is_ours(f, work->host))
+        die("host memory is the device's");
+    if (hvd_device_is_between(work->kind)) {
         copy_move(f, item, work);
     } else {
-        if (is_ours(f, work->host))
-            die("host memory is the device's");
         item->host = work->host;
         item->n_pieces = work->n_pieces;
         item->pieces = copy_of(work->pieces, (size_t)work->n_pieces, sizeof(*item->pieces));
@@ -691,8 +702,6 @@ static struct item *create_item(struct fake *f, const struct hvd_device_work *wo
 static hvd_status_t fake_launch(struct hvd_device_port *d, struct hvd_device_work *work,
                                 struct hvd_err *err)
 {
-    static const int streams[] = {
-        [HVD_DEVICE_MOVE] = 0, [HVD_DEVICE_LOAD] = IN, [HVD_DEVICE_UNLOAD] = OUT};
     struct fake *f = fake_of(d);
     hvd_status_t st = HVD_OK;
 
@@ -703,8 +712,9 @@ static hvd_status_t fake_launch(struct hvd_device_port *d, struct hvd_device_wor
     } else {
         struct item *item = create_item(f, work);
         struct stream *s =
-            &f->streams[work->kind == HVD_DEVICE_MOVE ? work->move->set % MAX_SETS
-                                                      : (uint32_t)streams[work->kind]];
+            &f->streams[hvd_device_is_between(work->kind) ? work->move->set % MAX_SETS
+                        : work->kind == HVD_DEVICE_LOAD   ? (uint32_t)IN
+                                                          : (uint32_t)OUT];
         item->fails = fails;
         if (s->last)
             s->last->next = item;
@@ -787,7 +797,9 @@ static hvd_status_t fake_connect(struct hvd_device_port *d, const struct hvd_dev
             die("the key is not the one that rank 0 made");
     if (device_set->set >= MAX_SETS || f->has_device_set[device_set->set])
         die("a set is made twice, or there are too many");
+    f->places[device_set->set] = fake_place_of(device_set);
     f->device_sets[device_set->set] = *device_set;
+    f->progress[device_set->set] = (struct hvd_device_progress){0};
     f->device_sets[device_set->set].ranks = NULL;
     f->has_device_set[device_set->set] = true;
     f->connect_delay[device_set->set] = draw(f, f->options.max_delay);
@@ -796,15 +808,32 @@ static hvd_status_t fake_connect(struct hvd_device_port *d, const struct hvd_dev
                                                       device_set->size, err);
 }
 
+static int64_t fake_device_part(struct hvd_device_port *d, const struct hvd_collective *c)
+{
+    return c->op == HVD_ALLREDUCE ? fake_part(&fake_of(d)->places[c->set], c->count) : -1;
+}
+
 static hvd_status_t fake_connected(struct hvd_device_port *d, uint32_t set, struct hvd_err *err)
 {
     struct fake *f = fake_of(d);
 
     (void)err;
+    if (f->trouble == FAKE_HANGS)
+        return HVD_INPROGRESS;
     if (f->connect_delay[set] == 0)
         return HVD_OK;
     f->connect_delay[set]--;
     return HVD_INPROGRESS;
+}
+
+static struct hvd_device_progress fake_progress(struct hvd_device_port *d, uint32_t set)
+{
+    struct fake *f = fake_of(d);
+
+    pthread_mutex_lock(&f->mu);
+    const struct hvd_device_progress p = f->progress[set];
+    pthread_mutex_unlock(&f->mu);
+    return p;
 }
 
 static void fake_disconnect(struct hvd_device_port *d, uint32_t set)
@@ -823,7 +852,7 @@ static void fake_abort(struct hvd_device_port *d, const char *cause)
     pthread_mutex_lock(&f->mu);
     for (int i = 0; i < N_STREAMS && !f->is_aborted; i++) {
         struct item *item = f->streams[i].first;
-        if (item && item->kind == HVD_DEVICE_MOVE && item->input)
+        if (item && hvd_device_is_between(item->kind) && item->input && !item->has_moved)
             f->options.mover->ops->abandon(f->options.mover, &item->inner);
     }
     f->is_aborted = true;
@@ -846,14 +875,14 @@ static const struct hvd_device_ops staged_ops = {
     COMMON_OPS,
 };
 
-static const struct hvd_device_ops moving_ops = {
-    COMMON_OPS,
-    .moves = fake_moves,
-    .make_key = fake_make_key,
-    .connect = fake_connect,
-    .connected = fake_connected,
-    .disconnect = fake_disconnect,
-};
+#define MOVING_OPS                                                                                 \
+    COMMON_OPS, .name = "fake", .moves = fake_moves, .make_key = fake_make_key,                    \
+                .connect = fake_connect, .connected = fake_connected, .progress = fake_progress,   \
+                .disconnect = fake_disconnect
+
+static const struct hvd_device_ops moving_ops = {MOVING_OPS};
+
+static const struct hvd_device_ops stepping_ops = {MOVING_OPS, .part = fake_device_part};
 
 struct hvd_device_port *fake_create(const struct fake_options *options)
 {
@@ -865,7 +894,9 @@ struct hvd_device_port *fake_create(const struct fake_options *options)
         mmap(NULL, N_PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->arena == MAP_FAILED)
         die("mmap");
-    f->device = (struct hvd_device_port){.ops = options->mover ? &moving_ops : &staged_ops,
+    f->device = (struct hvd_device_port){.ops = !options->mover     ? &staged_ops
+                                                : options->in_steps ? &stepping_ops
+                                                                    : &moving_ops,
                                          .name = "fake 0"};
     f->options = *options;
     f->random = options->seed * 2862933555777941757ULL + 3037000493ULL;
@@ -879,6 +910,11 @@ struct hvd_device_port *fake_create(const struct fake_options *options)
 void fake_look(void)
 {
     look_at_all();
+}
+
+void fake_break(struct hvd_device_port *d, enum fake_trouble trouble)
+{
+    fake_of(d)->trouble = trouble;
 }
 
 void fake_drain(struct hvd_device_port *d)
@@ -944,33 +980,6 @@ void fake_get(struct hvd_device_port *d, void *to, const void *from, size_t byte
         memcpy(to, from, bytes);
     close_arena(f);
     pthread_mutex_unlock(&f->mu);
-}
-
-struct hvd_device_event *fake_ready_create(void)
-{
-    return &create_event(&program, 1)->base;
-}
-
-struct hvd_device_event *fake_ready_after(unsigned looks)
-{
-    struct fake_event *ready = create_event(&program, 1);
-
-    ready->is_done = true;
-    ready->delay = looks;
-    return &ready->base;
-}
-
-void fake_ready_fire(struct hvd_device_event *ready, bool failed)
-{
-    if (failed)
-        event_of(ready)->has_failed = true;
-    else
-        event_of(ready)->is_done = true;
-}
-
-void fake_ready_free(struct hvd_device_event *ready)
-{
-    hvd_device_event_release(ready);
 }
 
 int fake_host_blocks(struct hvd_device_port *d)

@@ -15,6 +15,7 @@ struct fake_options {
     uint64_t seed;
     unsigned max_delay;          /* looks that an item or event takes at most; 0: none */
     struct hvd_transport *mover; /* its collectives go over it; borrowed; NULL: it has none */
+    bool in_steps; /* allreduces on several equal hosts take three steps: see `part` in device.h */
     /* The n-th call fails, counted from 1, and for events all later ones; 0: none does. */
     int fail_launch; /* launch: itself, or when the work is launched */
     int fail_event;  /* query, wait */
@@ -47,6 +48,16 @@ void fake_ready_free(struct hvd_device_event *ready);
 
 /* Lets time pass on all devices, as every question does. */
 void fake_look(void);
+
+/* What a device does wrong until an abort. */
+enum fake_trouble {
+    FAKE_WELL,
+    FAKE_HANGS,   /* no work is launched and no set connects: a driver that hangs */
+    FAKE_STOPPED, /* collectives are not done here, though other ranks may end theirs */
+};
+
+/* Makes the device do that from now on. */
+void fake_break(struct hvd_device_port *d, enum fake_trouble trouble);
 
 /* Runs everything that was handed over, to its end. */
 void fake_drain(struct hvd_device_port *d);

@@ -19,6 +19,12 @@ static bool moves(const struct program_run *r, int rank)
     return kind == 0 || (kind == 1 && rank != r->options->n_ranks - 1);
 }
 
+/* Whether devices of equal hosts take three steps for an allreduce. */
+static bool has_steps(const struct program_run *r)
+{
+    return r->options->seed / 11 % 2 == 0;
+}
+
 void program_open_devices(struct program_run *r)
 {
     const struct hvd_sim_options sim = {
@@ -31,7 +37,8 @@ void program_open_devices(struct program_run *r)
             abort();
         const struct fake_options fake = {.seed = r->options->seed + (uint64_t)rank,
                                           .max_delay = (unsigned)(r->options->seed % 5),
-                                          .mover = r->movers[rank]};
+                                          .mover = r->movers[rank],
+                                          .in_steps = has_steps(r)};
         r->devices[rank] = fake_create(&fake);
     }
 }
@@ -46,8 +53,11 @@ void program_close_devices(struct program_run *r)
     hvd_sim_destroy(r->inner);
 }
 
+/* Three steps add in another order than that of the ranks. */
 bool program_is_on_device(const struct program_run *r, int round, int tensor)
 {
+    if (has_steps(r) && program_tensor_of(r, round, tensor)->is_rough)
+        return false;
     return r->options->has_devices && (r->options->seed + (uint64_t)(tensor + round / 2)) % 3 != 0;
 }
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/unit/worker/engine/program_values.h"
+#include "tests/unit/worker/reduce/reference.h"
 
 const struct program_tensor *program_tensor_of(const struct program_run *r, int round, int tensor)
 {
@@ -86,7 +86,7 @@ void program_fill(const struct program_run *r, const struct program_tensor *t, i
         else if (is_rough)
             ((double *)data)[i] = rough_value(place, i);
         else
-            value_store(dtype, data, i, value_of(r, t, place, i));
+            reference_set(dtype, data, i, value_of(r, t, place, i));
     }
 }
 
@@ -124,7 +124,7 @@ static double reduced(const struct program_run *r, const struct program_tensor *
     }
     if (t->reduce == HVD_AVERAGE)
         result /= size_of(r, t);
-    return value_is_whole(t->dtype) ? trunc(result) : result;
+    return hvd_dtype_is_real(t->dtype) ? result : trunc(result);
 }
 
 static double expected_value(const struct program_run *r, const struct program_tensor *t, int64_t i)
@@ -134,17 +134,25 @@ static double expected_value(const struct program_run *r, const struct program_t
     return t->is_rough ? rough_sum(r, t, i) : reduced(r, t, i);
 }
 
+/* How far a quotient of small numbers may be off in the type. */
+static double slack_of(enum hvd_dtype dtype)
+{
+    if (!hvd_dtype_is_real(dtype))
+        return 0;
+    return dtype == HVD_BFLOAT16 ? 0.02 : dtype == HVD_FLOAT16 ? 0.003 : 1e-6;
+}
+
 /* Compares the values that begin at element `from` of the whole. */
 static void judge_values(struct program_run *r, const struct program_actor *a, int tensor,
                          int64_t from, int64_t count)
 {
     const struct program_tensor *t = program_tensor_of(r, a->round, tensor);
     const void *data = r->state[a->rank * TENSORS_MAX + tensor].output;
-    const double slack = t->reduce == HVD_AVERAGE ? value_slack(t->dtype) : 0;
+    const double slack = t->reduce == HVD_AVERAGE ? slack_of(t->dtype) : 0;
 
     for (int64_t i = 0; i < count; i++) {
         const double expected = expected_value(r, t, from + i);
-        const double found = value_load(t->dtype, data, i);
+        const double found = reference_get(t->dtype, data, i);
         if (!(fabs(found - expected) <= slack))
             program_blame(r,
                           "round %d: %s t%d (%s, %s, set %d) on rank %d: element %lld is %.17g, "
@@ -180,7 +188,7 @@ static void judge_output(struct program_run *r, const struct program_actor *a, i
             program_blame(r, "t%d on rank %d: %lld rows of rank %d, not %lld", tensor, a->rank,
                           (long long)output->rows[from], from, (long long)rows);
         for (int64_t i = 0; i < rows * t->columns && !r->problem[0]; i++, at++)
-            if (value_load(t->dtype, output->data, at) != value_of(r, t, from, begin + i))
+            if (reference_get(t->dtype, output->data, at) != value_of(r, t, from, begin + i))
                 program_blame(r, "%s t%d on rank %d: element %lld of rank %d is wrong",
                               hvd_op_name((int)t->op), tensor, a->rank, (long long)i, from);
     }

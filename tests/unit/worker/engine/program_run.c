@@ -12,7 +12,6 @@
 
 #include "tests/unit/support.h"
 #include "tests/unit/worker/engine/program.h"
-#include "tests/unit/worker/engine/program_values.h"
 #include "tests/unit/worker/engine/turns.h"
 
 #define STEPS_MAX 400000
@@ -47,7 +46,7 @@ static struct hvd_request request_of(const struct program_actor *a, int tensor, 
         request.root = set->ranks[(t->root + 1) % set->n];
     else
         request.reduce = t->reduce == HVD_MIN ? HVD_MAX : HVD_MIN;
-    if (t->odd_about == 0 && !value_is_whole(t->dtype)) {
+    if (t->odd_about == 0 && hvd_dtype_is_real(t->dtype)) {
         request.prescale = 1; /* whole numbers are not scaled here */
         request.postscale = 1;
     }

@@ -8,8 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "tests/unit/worker/engine/program_values.h"
-
 #define WINDOW 8 /* units that are submitted in an order of the rank's own */
 
 static uint64_t next_random(struct program_run *r)
@@ -46,7 +44,7 @@ static void make_reduction(struct program_run *r, struct program_tensor *t)
     t->reduce = reductions[program_below(r, t->op == HVD_ALLREDUCE ? 5 : 2)];
     if (t->dtype == HVD_BOOL && t->reduce == HVD_AVERAGE)
         t->reduce = HVD_SUM;
-    if (!value_is_whole(t->dtype) && t->reduce == HVD_SUM && program_below(r, 4) == 0)
+    if (hvd_dtype_is_real(t->dtype) && t->reduce == HVD_SUM && program_below(r, 4) == 0)
         t->prescale = 2;
     t->is_rough = t->op == HVD_ALLREDUCE && t->reduce == HVD_SUM && t->prescale == 1 &&
                   (t->dtype == HVD_FLOAT32 || t->dtype == HVD_FLOAT64);

@@ -23,42 +23,6 @@ static char input[MAX_RANKS][MANY][LONGEST * 8];
 static char output[MAX_RANKS][MANY][LONGEST * 8 + 8];
 static int64_t handles[MAX_RANKS][MANY];
 
-static double get(enum hvd_dtype dtype, const char *data, int64_t i)
-{
-    const size_t width = hvd_dtype_size((int)dtype);
-    uint16_t half;
-    float f;
-    double d;
-
-    switch ((int)dtype) {
-    case HVD_FLOAT32:
-        memcpy(&f, data + (size_t)i * width, sizeof(f));
-        return (double)f;
-    case HVD_FLOAT64:
-        memcpy(&d, data + (size_t)i * width, sizeof(d));
-        return d;
-    default:
-        memcpy(&half, data + (size_t)i * width, sizeof(half));
-        return reference_half_value(dtype, half);
-    }
-}
-
-static void put(enum hvd_dtype dtype, char *data, int64_t i, double value)
-{
-    const size_t width = hvd_dtype_size((int)dtype);
-    const float f = (float)value;
-    uint16_t half;
-
-    if (dtype == HVD_FLOAT32) {
-        memcpy(data + (size_t)i * width, &f, sizeof(f));
-    } else if (dtype == HVD_FLOAT64) {
-        memcpy(data + (size_t)i * width, &value, sizeof(value));
-    } else {
-        half = reference_half_bits(dtype, value);
-        memcpy(data + (size_t)i * width, &half, sizeof(half));
-    }
-}
-
 /* What a result of the type may be off, relative to the largest element. */
 static double tolerance(enum hvd_dtype dtype)
 {
@@ -98,7 +62,7 @@ static void expect(const struct hvd_request *req, int t, int first, int n, doubl
 
     if (n == 1) {
         for (int64_t i = 0; i < count; i++)
-            out[i] = get(req->dtype, input[first][t], i) * req->prescale;
+            out[i] = reference_get(req->dtype, input[first][t], i) * req->prescale;
         return;
     }
     expect(req, t, first, n / 2, out);
@@ -134,7 +98,7 @@ static void check_tensor(struct world *w, const struct hvd_request *req, int t, 
         assert_int_equal(output[rank][t][bytes], 0x55);
     }
     for (int64_t i = 0; i < count; i++) {
-        const double got = get(req->dtype, output[0][t], i);
+        const double got = reference_get(req->dtype, output[0][t], i);
         if (fabs(got - want[i] * req->postscale) > tolerance(req->dtype) * largest)
             fail_msg("%s, %d ranks, tensor %d of %d, element %d: %.17g instead of %.17g",
                      hvd_dtype_name((int)req->dtype), w->size, t, (int)count, (int)i, got,
@@ -173,8 +137,8 @@ static void fill(struct world *w, enum hvd_dtype dtype, uint64_t seed)
     for (int rank = 0; rank < w->size; rank++)
         for (int t = 0; t < MANY; t++)
             for (int i = 0; i < LONGEST; i++)
-                put(dtype, input[rank][t], i,
-                    (double)(reference_random(&seed) % 2001) / 1000.0 - 1);
+                reference_set(dtype, input[rank][t], i,
+                              (double)(reference_random(&seed) % 2001) / 1000.0 - 1);
 }
 
 static void for_all_sizes(const struct hvd_engine_options *o, void (*body)(struct world *w))
@@ -286,10 +250,11 @@ static void ends(struct world *w)
     for (int parallel = 0; parallel < 2; parallel++) {
         for (int rank = 0; rank < w->size; rank++)
             for (int i = 0; i < count; i++)
-                put(HVD_FLOAT32, input[rank][0], i, parallel ? i : i == rank);
+                reference_set(HVD_FLOAT32, input[rank][0], i, parallel ? i : i == rank);
         run(w, HVD_FLOAT32, &count, 1, none);
         for (int i = 0; i < count; i++)
-            assert_true(get(HVD_FLOAT32, output[0][0], i) == (parallel ? i : i < w->size));
+            assert_true(reference_get(HVD_FLOAT32, output[0][0], i) ==
+                        (parallel ? i : i < w->size));
     }
 }
 
@@ -306,10 +271,10 @@ static void zeros(struct world *w)
     for (int who = 0; who <= w->size; who++) { /* all but one, or all */
         for (int rank = 0; rank < w->size; rank++)
             for (int i = 0; i < count; i++)
-                put(HVD_FLOAT16, input[rank][0], i, rank == who ? i + 1 : 0);
+                reference_set(HVD_FLOAT16, input[rank][0], i, rank == who ? i + 1 : 0);
         run(w, HVD_FLOAT16, &count, 1, none);
         for (int i = 0; i < count; i++)
-            assert_true(get(HVD_FLOAT16, output[0][0], i) == (who < w->size ? i + 1 : 0));
+            assert_true(reference_get(HVD_FLOAT16, output[0][0], i) == (who < w->size ? i + 1 : 0));
     }
 }
 
@@ -326,7 +291,7 @@ static void not_numbers(struct world *w)
 
     for (int who = 0; who < w->size; who++) {
         fill(w, HVD_FLOAT32, 3);
-        put(HVD_FLOAT32, input[who][0], 4, (double)NAN);
+        reference_set(HVD_FLOAT32, input[who][0], 4, (double)NAN);
         for (int rank = 0; rank < w->size; rank++) {
             for (int t = 0; t < 2; t++) {
                 const struct hvd_submission s = {.request = request(HVD_FLOAT32, t, counts[t]),
@@ -343,7 +308,7 @@ static void not_numbers(struct world *w)
                              HVD_OK);
             assert_memory_equal(output[rank][0], output[0][0], 9 * sizeof(float));
         }
-        assert_true(isnan(get(HVD_FLOAT32, output[0][0], 4)));
+        assert_true(isnan(reference_get(HVD_FLOAT32, output[0][0], 4)));
         const struct hvd_request good = request(HVD_FLOAT32, 1, counts[1]);
         check_tensor(w, &good, 1, counts[1]);
     }
@@ -446,7 +411,7 @@ static void joined(struct world *w)
             const struct hvd_request req = request(HVD_FLOAT64, t, counts[t]);
             expect(&req, t, 0, w->size, want);
             for (int64_t i = 0; i < counts[t]; i++)
-                assert_true(fabs(get(HVD_FLOAT64, output[rank][t], i) - want[i]) < 1e-12);
+                assert_true(fabs(reference_get(HVD_FLOAT64, output[rank][t], i) - want[i]) < 1e-12);
         }
         assert_int_equal(hvd_engine_submit(w->engines[rank], &join, &joins[rank], NULL), HVD_OK);
     }

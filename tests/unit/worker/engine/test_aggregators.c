@@ -248,11 +248,18 @@ static void lose(int victim, int witness, const char *reason)
 
 static void whoever_sees_an_inner_node_die_everybody_hears_of_it(void **state)
 {
-    static const int witnesses[] = {0, 2, 5}; /* its parent and its children */
-
     (void)state;
-    for (size_t i = 0; i < 3; i++)
-        lose(1, witnesses[i], "Rank 1 on host sim-1 is lost");
+    for (int witness = 0; witness < N_RANKS; witness++)
+        if (witness != 1)
+            lose(1, witness, "Rank 1 on host sim-1 is lost");
+}
+
+/* Its neighbours in the tree may be on other hosts, where nobody sees it. */
+static void whoever_sees_a_leaf_die_everybody_hears_of_it(void **state)
+{
+    (void)state;
+    for (int witness = 0; witness < 12; witness++)
+        lose(12, witness, "Rank 12 on host sim-12 is lost");
 }
 
 static void whoever_sees_the_coordinator_die_everybody_hears_of_it(void **state)
@@ -309,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_step_takes_one_message_up_and_one_down_a_rank_and_the_hops_between),
         cmocka_unit_test(a_stall_names_exactly_the_ranks_that_are_missing),
         cmocka_unit_test(whoever_sees_an_inner_node_die_everybody_hears_of_it),
+        cmocka_unit_test(whoever_sees_a_leaf_die_everybody_hears_of_it),
         cmocka_unit_test(whoever_sees_the_coordinator_die_everybody_hears_of_it),
         cmocka_unit_test(a_leaf_that_leaves_is_heard_of_while_all_others_are_idle),
     };

@@ -100,7 +100,7 @@ static double read_floating(enum hvd_dtype dtype, const void *at)
     return value;
 }
 
-void reference_write(enum hvd_dtype dtype, void *at, double value)
+static void write_floating(enum hvd_dtype dtype, void *at, double value)
 {
     double one_nan = isnan(value) ? (double)NAN : value;
     float single = isnan(value) ? NAN : (float)value;
@@ -149,11 +149,28 @@ static void write_integer(enum hvd_dtype dtype, void *at, wide_t value)
     memcpy(at, &bits, hvd_dtype_size((int)dtype));
 }
 
+double reference_get(enum hvd_dtype dtype, const void *data, int64_t i)
+{
+    const char *at = (const char *)data + (size_t)i * hvd_dtype_size((int)dtype);
+
+    return is_floating(dtype) ? read_floating(dtype, at) : (double)read_integer(dtype, at);
+}
+
+void reference_set(enum hvd_dtype dtype, void *data, int64_t i, double value)
+{
+    char *at = (char *)data + (size_t)i * hvd_dtype_size((int)dtype);
+
+    if (is_floating(dtype))
+        write_floating(dtype, at, value);
+    else
+        write_integer(dtype, at, (wide_t)value);
+}
+
 void reference_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *out, const void *a,
                        const void *b)
 {
     if (is_floating(dtype)) {
-        reference_write(
+        write_floating(
             dtype, out,
             combine_floating(dtype, op, read_floating(dtype, a), read_floating(dtype, b)));
         return;
@@ -199,7 +216,7 @@ void reference_scale(enum hvd_dtype dtype, void *x, double factor, int divisor)
     if (dtype == HVD_BOOL)
         return;
     if (is_floating(dtype)) {
-        reference_write(dtype, x, read_floating(dtype, x) * round_factor(dtype, factor / divisor));
+        write_floating(dtype, x, read_floating(dtype, x) * round_factor(dtype, factor / divisor));
         return;
     }
     wide_t value = read_integer(dtype, x);
@@ -252,11 +269,11 @@ void reference_fill(enum hvd_dtype dtype, void *data, int64_t count, uint64_t se
         uint64_t kind = reference_random(&state) % 4;
 
         if (kind == 0 && is_floating(dtype)) { /* a special one */
-            reference_write(dtype, at, numbers[bits % (sizeof(numbers) / sizeof(*numbers))]);
+            write_floating(dtype, at, numbers[bits % (sizeof(numbers) / sizeof(*numbers))]);
             continue;
         }
         if (kind == 1 && is_floating(dtype)) { /* an ordinary one */
-            reference_write(dtype, at, (double)(int64_t)bits * 0x1p-60);
+            write_floating(dtype, at, (double)(int64_t)bits * 0x1p-60);
             continue;
         }
         if (kind == 0) /* all bits or none, and one */

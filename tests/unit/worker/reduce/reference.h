@@ -20,8 +20,12 @@ void reference_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *out, cons
 /* *x = *x * factor / divisor. */
 void reference_scale(enum hvd_dtype dtype, void *x, double factor, int divisor);
 
-/* *at = value, in a floating point type: rounded to the nearest, NaN as the one NaN of results. */
-void reference_write(enum hvd_dtype dtype, void *at, double value);
+/* Element i as a number; integers beyond 2^53 are rounded. */
+double reference_get(enum hvd_dtype dtype, const void *data, int64_t i);
+
+/* Element i = value: in a floating point type rounded to the nearest, NaN as the one NaN of
+ * results; in others a whole number that the type holds. */
+void reference_set(enum hvd_dtype dtype, void *data, int64_t i, double value);
 
 /* Fills count elements with anything that the type can hold, limits, infinities, NaNs and numbers
  * next to them included; the same for the same seed. */

@@ -18,23 +18,8 @@ static const int64_t counts[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 64, 511, 513
 /* Writes numbers into an array of the type. */
 static void put(enum hvd_dtype dtype, void *to, const double *from, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        if (dtype == HVD_FLOAT64)
-            ((double *)to)[i] = from[i];
-        else if (dtype == HVD_FLOAT32)
-            ((float *)to)[i] = (float)from[i];
-        else
-            ((uint16_t *)to)[i] = reference_half_bits(dtype, (double)(float)from[i]);
-    }
-}
-
-static double get(enum hvd_dtype dtype, const void *from, int64_t i)
-{
-    if (dtype == HVD_FLOAT64)
-        return ((const double *)from)[i];
-    if (dtype == HVD_FLOAT32)
-        return (double)((const float *)from)[i];
-    return reference_half_value(dtype, ((const uint16_t *)from)[i]);
+    for (int64_t i = 0; i < count; i++)
+        reference_set(dtype, to, i, from[i]);
 }
 
 static void fill(enum hvd_dtype dtype, void *to, uint64_t seed)
@@ -76,9 +61,9 @@ static void check_dots(enum hvd_dtype dtype, int64_t count)
     fill(dtype, a, 1);
     fill(dtype, b, 2);
     for (int64_t i = 0; i < count; i++) {
-        ab += get(dtype, a, i) * get(dtype, b, i);
-        aa += get(dtype, a, i) * get(dtype, a, i);
-        bb += get(dtype, b, i) * get(dtype, b, i);
+        ab += reference_get(dtype, a, i) * reference_get(dtype, b, i);
+        aa += reference_get(dtype, a, i) * reference_get(dtype, a, i);
+        bb += reference_get(dtype, b, i) * reference_get(dtype, b, i);
     }
     hvd_adasum_dots(dtype, a, b, count, dots);
     assert_true(close_to(dots[0], ab));
@@ -135,11 +120,11 @@ static void check_combine(enum hvd_dtype dtype, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         double p = 1 - dots[0] / (2 * dots[1]);
         double q = 1 - dots[0] / (2 * dots[2]);
-        double want = p * get(dtype, before, i) + q * get(dtype, b, i);
+        double want = p * reference_get(dtype, before, i) + q * reference_get(dtype, b, i);
         double rounded[1];
 
         put(dtype, rounded, &want, 1);
-        assert_true(get(dtype, a, i) == get(dtype, rounded, 0));
+        assert_true(reference_get(dtype, a, i) == reference_get(dtype, rounded, 0));
     }
     assert_memory_equal((char *)a + (size_t)count * size, (char *)before + (size_t)count * size,
                         sizeof(a) - (size_t)count * size);

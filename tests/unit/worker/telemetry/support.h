@@ -1,30 +1,30 @@
 #ifndef HVD_TESTS_UNIT_WORKER_TELEMETRY_SUPPORT_H
 #define HVD_TESTS_UNIT_WORKER_TELEMETRY_SUPPORT_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
-#include <stdio.h>
-
-#define FILE_MAX ((size_t)32 << 20)
-
 /* The file's content, terminated; NULL when it cannot be read. The caller's to free. */
 static inline char *read_file(const char *path)
 {
     FILE *file = fopen(path, "re");
+    char *text = NULL;
     size_t len = 0;
-    char *text = calloc(1, FILE_MAX);
 
-    if (file && text)
-        len = fread(text, 1, FILE_MAX - 1, file);
+    for (size_t room = 1 << 16; file && !feof(file) && !ferror(file); room *= 2) {
+        char *more = realloc(text, room);
+        if (!more)
+            break;
+        text = more;
+        len += fread(text + len, 1, room - 1 - len, file);
+        text[len] = '\0';
+    }
     if (file)
         fclose(file);
-    if (file && text && len < FILE_MAX - 1)
-        return text;
-    free(text);
-    return NULL;
+    return text;
 }
 
 /* The file as one JSON value with nothing but white space behind it; NULL when it is none. */

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -91,22 +93,46 @@ static void an_empty_file_is_an_empty_array(void **state)
     cJSON_Delete(json);
 }
 
-static void write_until_killed(void)
+/* Adds 200 records at a time until the file is so large, then stops. */
+static void write_until_killed(int64_t bytes)
 {
     struct hvd_tracefile file;
-    char lines[4096];
+    char lines[16384];
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
     if (hvd_tracefile_open(&file, path, 0, NULL) != HVD_OK)
         _exit(1);
-    for (int i = 0; i < 100000000; i += 20) {
+    for (int i = 0; file.at < bytes; i += 200) {
         size_t len = 0;
-        for (int k = i; k < i + 20; k++)
+        for (int k = i; k < i + 200; k++)
             len += (size_t)snprintf(lines + len, sizeof(lines) - len,
                                     "{\"n\":%d,\"name\":\"NEGOTIATE_ALLREDUCE\"}\n", k);
         if (hvd_tracefile_add(&file, lines, len, NULL) != HVD_OK)
             _exit(1);
     }
+    raise(SIGSTOP);
     _exit(1);
+}
+
+/* Whether the file is an array of the records 0, 1, ... While the bracket moves, the old one and
+ * the new one stand in the file: *is_moving. */
+static bool is_array(bool *is_moving)
+{
+    char *text = read_file(path);
+    const char *end = text;
+    cJSON *json = text ? cJSON_ParseWithOpts(text, &end, 0) : NULL;
+    const int n = cJSON_GetArraySize(json);
+    bool ok = cJSON_IsArray(json) && (n == 0 || number_at(json, n - 1) == n - 1);
+
+    cJSON_Delete(json);
+    if (ok && end) {
+        end += strspn(end, " \n");
+        *is_moving = *end == ']';
+        end += *is_moving;
+        ok = end[strspn(end, " \n")] == '\0';
+    }
+    free(text);
+    return ok;
 }
 
 static void a_process_killed_at_any_moment_leaves_an_array(void **state)
@@ -117,22 +143,62 @@ static void a_process_killed_at_any_moment_leaves_an_array(void **state)
         const pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0)
-            write_until_killed();
+            write_until_killed(16 * 1024 * 1024);
         struct stat info = {0};
         while (stat(path, &info) != 0 || info.st_size == 0) /* it was not begun yet */
             usleep(100);
         usleep((useconds_t)(2000 + round * 137));
         kill(child, SIGKILL);
         int status = 0;
+        bool is_moving = false;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
-        cJSON *json = parse_file(path);
-        assert_non_null(json);
-        const int n = cJSON_GetArraySize(json);
-        if (n > 0)
-            assert_int_equal(number_at(json, n - 1), n - 1);
-        cJSON_Delete(json);
+        assert_true(is_array(&is_moving));
     }
+}
+
+/* Runs the child until it stops: a system call begins or ends (SIGTRAP), or it stopped itself. */
+static int next_stop(pid_t child)
+{
+    int status = 0;
+
+    assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSTOPPED(status));
+    return WSTOPSIG(status);
+}
+
+/* Two writes move the bracket. A child that is stopped at every system call is stopped between
+ * them twice: when the first ends, and when the second begins. */
+static void the_bracket_moves_between_two_system_calls(void **state)
+{
+    int status = 0;
+    int n_moving = 0;
+    int n_moves = 0;
+
+    (void)state;
+    unlink(path);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        raise(SIGSTOP);
+        write_until_killed(128 * 1024);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSTOPPED(status));
+    for (struct stat info = {0}; next_stop(child) == SIGTRAP;) {
+        bool is_moving = false;
+        if (info.st_size == 0 && (stat(path, &info) != 0 || info.st_size == 0))
+            continue;
+        assert_true(is_array(&is_moving));
+        n_moving = is_moving ? n_moving + 1 : 0;
+        n_moves += n_moving == 1;
+        assert_in_range(n_moving, 0, 2);
+    }
+    assert_int_equal(n_moves, 2); /* to 64 KiB and to 128 and more */
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
 }
 
 static void a_file_that_cannot_be_made_is_named(void **state)
@@ -278,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_page_begins_with_a_whole_record),
         cmocka_unit_test(an_empty_file_is_an_empty_array),
         cmocka_unit_test(a_process_killed_at_any_moment_leaves_an_array),
+        cmocka_unit_test(the_bracket_moves_between_two_system_calls),
         cmocka_unit_test(a_file_that_cannot_be_made_is_named),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(a_small_disk_is_filled_to_its_last_page),

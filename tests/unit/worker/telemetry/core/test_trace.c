@@ -117,6 +117,26 @@ static void a_tensor_goes_through_the_phases_of_horovods_timeline(void **state)
     hvd_trace_destroy(trace);
 }
 
+static void the_steps_of_a_hierarchical_allreduce_have_horovods_names(void **state)
+{
+    struct hvd_trace *trace = create(false);
+
+    (void)state;
+    expect(trace, note(HVD_EVENT_SUBMITTED, 7, 0, "grad"), 1000,
+           LANE("1", "grad") BEGIN("1", "1.000", "NEGOTIATE_ALLREDUCE"));
+    expect(trace, note(HVD_EVENT_AGREED, 7, 0, ""), 2000,
+           END("1", "2.000") BEGIN("1", "2.000", "ALLREDUCE") BEGIN("1", "2.000", "QUEUE"));
+    expect(trace, note(HVD_EVENT_STARTED, 7, 0, "nccl_REDUCESCATTER"), 3000,
+           END("1", "3.000") BEGIN("1", "3.000", "NCCL_REDUCESCATTER"));
+    expect(trace, note(HVD_EVENT_STARTED, 7, 0, "shm+mpi"), 4000,
+           END("1", "4.000") BEGIN("1", "4.000", "SHM+MPI_ALLREDUCE"));
+    expect(trace, note(HVD_EVENT_STARTED, 7, 0, "nccl_ALLGATHER"), 5000,
+           END("1", "5.000") BEGIN("1", "5.000", "NCCL_ALLGATHER"));
+    expect(trace, note(HVD_EVENT_DONE, 7, HVD_OK, ""), 6000,
+           END("1", "6.000") END_WITH("1", "6.000", ""));
+    hvd_trace_destroy(trace);
+}
+
 static void the_first_rank_that_asks_opens_the_negotiation(void **state)
 {
     struct hvd_trace *trace = create(false);
@@ -451,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_records_name_the_program_and_the_hosts),
         cmocka_unit_test(a_tensor_goes_through_the_phases_of_horovods_timeline),
+        cmocka_unit_test(the_steps_of_a_hierarchical_allreduce_have_horovods_names),
         cmocka_unit_test(the_first_rank_that_asks_opens_the_negotiation),
         cmocka_unit_test(a_tensor_that_fails_says_so_at_its_end),
         cmocka_unit_test(what_began_before_the_trace_is_left_out),
