@@ -60,6 +60,14 @@ def test_a_rank_that_is_killed_in_an_adasum_is_named(victim):
     assert_told(4, victim, 250, *faults(4, "adasum", "kill", victim, 250))
 
 
+# Where no two ranks share memory, MPI reports no lost rank: the others watch its process.
+@pytest.mark.parametrize("n, victim, when, how, ms", [
+    (2, 0, "waiting", "exit", 100), (2, 1, "moving", "kill", 170), (3, 1, "idle", "kill", 100), (3, 0, "moving", "kill", 40),
+    (4, 2, "waiting", "kill", 100), (4, 3, "small", "kill", 150), (4, 1, "adasum", "kill", 150)])
+def test_a_rank_that_ends_is_named_to_ranks_that_share_no_memory(n, victim, when, how, ms):
+    assert_told(n, victim, ms + 500, *faults(n, when, how, victim, ms, HOROVOD_SHM="0"))
+
+
 @pytest.mark.parametrize("shm", ["0", "1"])
 def test_ranks_that_submit_different_tensors_end_with_their_names_when_that_is_asked_for(shm):
     told, down, result = faults(3, "diverging", "none", 1, 0, HOROVOD_SHM=shm, HOROVOD_STALL_CHECK_TIME_SECONDS="0.5",

@@ -92,10 +92,18 @@ def test_process_sets_change_only_where_that_was_asked_for():
 
 @pytest.mark.parametrize("name, value", [
     ("HOROVOD_DISABLE_GROUP_FUSION", 1), ("HOROVOD_DYNAMIC_PROCESS_SETS", 1), ("HOROVOD_ADASUM_MPI_CHUNK_SIZE", 4096),
-    ("HOROVOD_COORDINATOR_FANOUT", 1), ("HOROVOD_MPI_ALLREDUCE_TABLE", "*:100:200")])
+    ("HOROVOD_COORDINATOR_FANOUT", 1), ("HOROVOD_MPI_ALLREDUCE_TABLE", "*:100:200"), ("HOROVOD_TORUS_ALLREDUCE", 1),
+    ("HOROVOD_HIERARCHICAL_ALLREDUCE", 1)])
 def test_ranks_with_settings_that_cannot_go_together_are_told_so(name, value):
     program = [PROGRAMS / "mpi_runtime", "refused"]
     result = mpirun(1, "env", f"{name}={value}", *program, ":", "-np", "2", *program)
+    assert_ok(result)
+    assert result.stdout.count("The ranks differ in HOROVOD_DISABLE_GROUP_FUSION") == 3
+
+
+def test_a_torus_on_one_rank_and_a_hierarchy_on_the_others_cannot_go_together():
+    program = [PROGRAMS / "mpi_runtime", "refused"]
+    result = mpirun(1, "env", "HOROVOD_TORUS_ALLREDUCE=1", *program, ":", "-np", "2", "env", "HOROVOD_HIERARCHICAL_ALLREDUCE=1", *program)
     assert_ok(result)
     assert result.stdout.count("The ranks differ in HOROVOD_DISABLE_GROUP_FUSION") == 3
 

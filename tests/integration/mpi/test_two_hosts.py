@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 from test_mpi import FUSIONS, PROGRAMS, ROOT, TIMEOUT, assert_ok, bits, environment, limits
@@ -13,6 +14,7 @@ from emulated_hosts import YIELD, emulated_hosts  # noqa: E402
 
 # Ranks on the first and on the second host.
 SPREADS = {1: (1, 0), 2: (1, 1), 3: (2, 1), 4: (2, 2), 8: (4, 4)}
+HANG = 30  # seconds after which a job counts as hanging
 
 
 @pytest.fixture(scope="module")
@@ -21,17 +23,20 @@ def hosts(tmp_path_factory):
         yield both
 
 
-def run_on(hosts, spread, *command, by="slot", **extra):
-    """mpirun on the first host, which starts ranks on the second one by ssh."""
+def words(hosts, spread, *command, by="slot", options=(), env):
+    """The words of mpirun on the first host, which starts ranks on the second one by ssh."""
     slots = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread) if n)
     agent = f"ssh -p 2222 -i {hosts.key} -o StrictHostKeyChecking=accept-new"
-    env = environment(LOCAL_SIZES=",".join(map(str, spread)), **extra)
     exports = [word for name in env if name.startswith(("LOCAL_SIZES", "HOROVOD_", "ASAN_", "LSAN_", "TSAN_", "UBSAN_"))
                for word in ("-x", name)]
-    return subprocess.run(
-        [*hosts.enter(0), "mpirun", "--allow-run-as-root", *YIELD, "--mca", "plm_rsh_agent", agent, "--host", slots,
-         "--map-by", by, "--oversubscribe", "-np", str(sum(spread)), *exports, *map(str, command)],
-        env=env, capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
+    return [*hosts.enter(0), "mpirun", "--allow-run-as-root", *YIELD, *options, "--mca", "plm_rsh_agent", agent, "--host", slots,
+            "--map-by", by, "--oversubscribe", "-np", str(sum(spread)), *exports, *map(str, command)]
+
+
+def run_on(hosts, spread, *command, by="slot", **extra):
+    env = environment(LOCAL_SIZES=",".join(map(str, spread)), **extra)
+    return subprocess.run(words(hosts, spread, *command, by=by, env=env),
+                          env=env, capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
 
 
 def groups_in_log(result):
@@ -108,3 +113,32 @@ def test_the_transport_keeps_what_the_port_promises_over_two_hosts(hosts, spread
 
 def test_without_shared_memory_everything_goes_over_mpi(hosts):
     assert_ok(run_on(hosts, (2, 2), PROGRAMS / "shm_conformance", "mpi", 1, HOROVOD_SHM="0"))
+
+
+def last_words(hosts, *command, n_down, **extra):
+    """What the ranks of two hosts with two each say, of which the launcher lets the others go on when one is lost. Open MPI 4 does
+    not end by itself after that."""
+    env = environment(**extra)
+    with subprocess.Popen(words(hosts, (2, 2), *command, options=["--enable-recovery"], env=env), env=env,
+                          stdout=subprocess.PIPE, text=True) as job:
+        ending = threading.Timer(limits.seconds(HANG), job.terminate)
+        ending.start()
+        lines = []
+        for line in job.stdout:
+            lines.append(line)
+            if sum("down: " in line for line in lines) == n_down:
+                break
+        ending.cancel()
+        job.terminate()
+        job.stdout.read()
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("victim", [2, 3])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_a_killed_rank_whose_neighbours_in_the_tree_are_on_the_other_host_is_named(hosts, shm, victim):
+    said = last_words(hosts, PROGRAMS / "mpi_faults", "waiting", "kill", victim, 100, n_down=3, HOROVOD_SHM=shm)
+    told = re.findall(r"told: HOROVOD_ABORTED after .* s: (.*)", said)
+    assert len(told) == 3 and said.count("down: ") == 3, said
+    for message in told:
+        assert f"Rank {victim} on host hvd-west is lost: rank {victim}: its process ended" in message, said

@@ -63,6 +63,13 @@ static bool is_one_domain(const struct domain *a, const struct domain *b)
     return a->kernel == b->kernel && a->network == b->network && a->host == b->host;
 }
 
+/* Whether the two ranks are processes of one host that see each other's numbers. */
+static bool can_watch(const struct domain *a, const struct domain *b)
+{
+    return is_one_domain(a, b) && a->kernel != 0 && a->network != 0 && a->pids != 0 &&
+           a->pids == b->pids && a->pid != b->pid;
+}
+
 /* The first rank of the same domain, which may be `rank` itself. */
 static int first_in_domain(const struct domain *domains, int rank)
 {
@@ -85,6 +92,19 @@ static bool is_process(const struct domain *domains, int size, int rank)
     return true;
 }
 
+/* Adds the processes that this rank can watch. */
+static hvd_status_t add_processes(struct hvd_hybrid *h, const struct domain *domains,
+                                  struct hvd_err *err)
+{
+    const int size = h->world.team.size;
+    const hvd_status_t st = hvd_hybrid_watch_init(&h->watch, size, err);
+
+    for (int rank = 0; st == HVD_OK && rank < size; rank++)
+        if (can_watch(&domains[h->world.team.rank], &domains[rank]))
+            hvd_hybrid_watch_add(&h->watch, rank, (pid_t)domains[rank].pid);
+    return st;
+}
+
 hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd_err *err)
 {
     const struct domain mine = find_domain(&h->options);
@@ -102,6 +122,7 @@ hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd
         for (int rank = 0; rank < size; rank++)
             keys[rank] = wants_shm ? first_in_domain(domains, rank) : rank;
         h->has_processes = is_process(domains, size, h->world.team.rank);
+        st = add_processes(h, domains, err);
     }
     hvd_free(domains);
     return st;

@@ -5,6 +5,8 @@
  */
 #include "worker/transport/hybrid/hybrid.h"
 
+#include <time.h>
+
 #include "base/mem.h"
 #include "worker/transport/hybrid/hybrid_internal.h"
 #include "worker/transport/shm/shm_internal.h"
@@ -47,6 +49,14 @@ static hvd_status_t receive_near(struct hvd_hybrid *h, struct hvd_inbound *in, s
     return st;
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *in,
                                    struct hvd_err *err)
 {
@@ -62,6 +72,8 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
         st = receive_near(h, in, err);
     if (st == HVD_INPROGRESS && !h->is_far_next)
         st = h->far->ops->receive(h->far, in, err);
+    if (st == HVD_INPROGRESS && h->watch.n > 0)
+        st = hvd_hybrid_watch_look(&h->watch, now_ns(), in, err);
     return st;
 }
 
@@ -378,6 +390,7 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
     struct hvd_hybrid *h = self(t);
     bool is_quiet = true;
 
+    hvd_hybrid_watch_fini(&h->watch);
     if (!clean && t->is_left) { /* the thread of add_set uses everything below */
         h->far->is_left = true;
         h->far->ops->destroy(h->far, false);
@@ -407,19 +420,23 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
 }
 
 #define COMMON_OPS                                                                                 \
-    .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
+    .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,                     \
     .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .awaits = hybrid_awaits,    \
     .moved = hybrid_moved, .add_set = hybrid_add_set, .adds_aside = hybrid_adds_aside,             \
     .remove_set = hybrid_remove_set, .abandon = hybrid_abandon, .host = hybrid_host,               \
-    .host_number = hybrid_host_number, .destroy = hybrid_destroy
+    .destroy = hybrid_destroy
+#define SHARING_OPS COMMON_OPS, .name = "shm+mpi", .host_number = hybrid_host_number
 
 static const struct hvd_transport_ops hybrid_ops = {
-    COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,
+    SHARING_OPS,         .listen = hybrid_listen, .sleep = hybrid_sleep,
     .wake = hybrid_wake, .wakes = hybrid_wakes,   .blocks_peer = hybrid_blocks_peer,
 };
 
 /* For a rank that shares memory with no other, in a job where others do. */
-static const struct hvd_transport_ops lone_ops = {COMMON_OPS};
+static const struct hvd_transport_ops lone_ops = {SHARING_OPS};
+
+/* For a rank that watches others of its host, in a job where no two share memory. */
+static const struct hvd_transport_ops watch_ops = {COMMON_OPS, .name = "mpi"};
 
 /* Sets up set 0: finds the domains, then shares memory within each. */
 static hvd_status_t join(struct hvd_hybrid *h, struct hvd_err *why, struct hvd_err *err)
@@ -437,6 +454,10 @@ static hvd_status_t join(struct hvd_hybrid *h, struct hvd_err *why, struct hvd_e
         st = hvd_hybrid_domains_find(h, ranks, err);
     if (st == HVD_OK)
         st = set_up(h, &h->world, ranks, why, err);
+    if (st == HVD_OK && !h->world.near)
+        hvd_hybrid_watch_open(&h->watch);
+    else
+        hvd_hybrid_watch_fini(&h->watch);
     hvd_free(ranks);
     return st;
 }
@@ -462,6 +483,10 @@ static void log_choice(const struct hvd_hybrid *h, const struct hvd_hybrid_optio
                 "each group speak to the other groups",
                 h->base.ops->name, team->size, team->n_domains, team->rank, team->n_local - 1,
                 team->n_domains > 1 ? team->n_leaders : 0);
+    else if (h->watch.n > 0)
+        hvd_log(options->log, HVD_LOG_INFO, "transport",
+                "mpi: no two ranks share memory, and rank %d watches %d others of its host",
+                team->rank, h->watch.n);
 }
 
 /* Warns where MPI expects more shared memory than there is: it divides ranks by their launcher, and
@@ -493,16 +518,17 @@ hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybri
     *h = (struct hvd_hybrid){
         .base = {.topology = far->topology}, .far = far, .options = *options, .lost = -1};
     st = join(h, &why, err);
-    h->base.ops = h->world.near ? &hybrid_ops : &lone_ops;
+    h->base.ops = h->world.near ? &hybrid_ops : h->world.segment ? &lone_ops : &watch_ops;
     if (st == HVD_OK) {
         log_choice(h, options, &why);
         warn_of_mpi(h, options);
     }
     h->options.log = NULL;
-    if (st == HVD_OK && h->world.segment) {
+    if (st == HVD_OK && (h->world.segment || h->watch.n > 0)) {
         *out = &h->base;
         return HVD_OK;
     }
+    hvd_hybrid_watch_fini(&h->watch);
     tear_down(h, &h->world, false, true);
     hvd_free(h);
     if (st == HVD_OK)

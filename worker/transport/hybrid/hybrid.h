@@ -16,8 +16,9 @@ struct hvd_hybrid_options {
 /*
  * Makes the best transport for the ranks that `far` reaches. Ranks that share memory form a domain,
  * and their messages and data pass through it. With one domain, `far` only names the hosts and ends
- * the job. With several, it carries messages and collectives between domains (hosts.h). Where no
- * two ranks share memory, *out is `far` itself. Process sets are divided in the same way.
+ * the job. With several, it carries messages and collectives between domains (hosts.h). Process
+ * sets are divided in the same way. Where no two ranks share memory, `far` carries everything. *out
+ * then detects lost ranks of its host; it is `far` itself if there are none to watch.
  *
  * Two ranks share memory when one received it from the other; all ranks come to the same answer.
  * Collective. Takes ownership of far and destroys it on failure: HVD_ERR_NOMEM, or the failure of

@@ -1,6 +1,8 @@
 #ifndef HVD_WORKER_TRANSPORT_HYBRID_HYBRID_INTERNAL_H
 #define HVD_WORKER_TRANSPORT_HYBRID_HYBRID_INTERNAL_H
 
+#include <sys/types.h>
+
 #include "worker/transport/hybrid/hybrid.h"
 
 /* A process set, and the transports of its collectives. */
@@ -14,6 +16,22 @@ struct hvd_hybrid_set {
     bool has_peers;             /* far has a set of this rank's peers */
 };
 
+/* A process of this host that shares no memory with this rank. */
+struct hvd_hybrid_process {
+    int rank; /* in the job */
+    pid_t pid;
+    int fd; /* of the process; -1: none, its number has to do */
+    bool has_ended;
+    bool is_told; /* look has reported the loss of the rank */
+};
+
+/* Detects that such a process ends. All zeroes: it watches none. */
+struct hvd_hybrid_watch {
+    struct hvd_hybrid_process *processes; /* owned */
+    int n;
+    int64_t next_look_ns;
+};
+
 struct hvd_hybrid {
     struct hvd_transport base; /* first */
     struct hvd_transport *far;
@@ -21,6 +39,7 @@ struct hvd_hybrid {
     struct hvd_hybrid_set world;       /* set 0 */
     struct hvd_hybrid_set *sets;       /* the others; owned */
     bool has_processes;                /* local peers are processes, not threads */
+    struct hvd_hybrid_watch watch;     /* of local peers, where `world` has no `near` */
     int n_far;                         /* collectives under way over `far` */
     bool is_far_next;                  /* receive looks there first */
     int lost;                          /* a lost local peer of set 0, as rank of the job; -1:
@@ -58,8 +77,31 @@ void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_
 
 /*
  * domains.c. Finds which ranks of the job may share memory, as keys for a team, by rank. Ranks with
- * different keys do not try. Collective. HVD_ERR_NOMEM, or the failure of far.
+ * different keys do not try. Adds processes of this host to h->watch, whether or not they want to.
+ * Collective. HVD_ERR_NOMEM, or the failure of far.
  */
 hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd_err *err);
+
+/* watch.c. Makes room for n processes in a zeroed struct. HVD_ERR_NOMEM. */
+hvd_status_t hvd_hybrid_watch_init(struct hvd_hybrid_watch *watch, int n, struct hvd_err *err);
+
+/* watch.c. Adds the process of a rank, within the room that init made. Does not look at it yet. */
+void hvd_hybrid_watch_add(struct hvd_hybrid_watch *watch, int rank, pid_t pid);
+
+/* watch.c. Begins to watch the added processes. One that cannot be opened is watched by its
+ * number. */
+void hvd_hybrid_watch_open(struct hvd_hybrid_watch *watch);
+
+/*
+ * watch.c. HVD_ERR_GONE once for each rank whose process has ended, with in->from and the reason in
+ * err; else HVD_INPROGRESS. Cheap: it looks at the processes every 100 ms. For messages that are
+ * under way, it reports a rank at the look after the one that finds its process ended. The caller
+ * calls it only where no message has arrived. now_ns never falls.
+ */
+hvd_status_t hvd_hybrid_watch_look(struct hvd_hybrid_watch *watch, int64_t now_ns,
+                                   struct hvd_inbound *in, struct hvd_err *err);
+
+/* watch.c. Watches none from now on. Accepts a zeroed struct. */
+void hvd_hybrid_watch_fini(struct hvd_hybrid_watch *watch);
 
 #endif

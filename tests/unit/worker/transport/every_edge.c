@@ -105,11 +105,10 @@ void hvd_transport_fill_edges(enum hvd_dtype dtype, int rank, int n_ranks, uint6
     }
     for (int64_t i = 0; i < count; i++) {
         const int kind = (int)((i + shift) % 13);
-        char *at = data + (size_t)i * width;
         const bool odd = (i + shift) / 13 % n_ranks == rank;
-        reference_write(dtype, at, number_of(limits, kind, rank, odd));
+        reference_set(dtype, data, i, number_of(limits, kind, rank, odd));
         if (kind == 1 && odd && i % 2)
-            at[width - 1] = (char)(at[width - 1] | 0x80); /* a NaN with a sign */
+            data[(size_t)(i + 1) * width - 1] |= (char)0x80; /* a NaN with a sign */
     }
 }
 
