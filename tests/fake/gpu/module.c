@@ -1,7 +1,7 @@
 /*
- * Modules and launches. An image is PTX text; its entries name kernels of the tables, which are
- * functions in C. A kernel that is loaded late waits until the device is idle, and holds the
- * context meanwhile.
+ * Modules and launches. An image is PTX text or machine code; its entries name kernels of the
+ * tables, which are functions in C. A kernel that is loaded late waits until the device is idle,
+ * and holds the context meanwhile.
  */
 #include "tests/fake/gpu/machine.h"
 
@@ -98,11 +98,35 @@ static long number_behind(const char *text, const char *directive, const char *p
     return *end == '.' ? 10 * whole + strtol(end + 1, NULL, 10) : whole;
 }
 
+/* Machine code begins with this number. */
+static bool is_machine_code(const char *image)
+{
+    static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba};
+
+    return memcmp(image, magic, sizeof(magic)) == 0;
+}
+
+/* That of a compiler of CUDA 13 for the GPUs of script/kernels: each serves later ones of the same
+ * generation. */
+static hvd_cu_result_t check_machine_code(void)
+{
+    static const long gpus[] = {75, 80, 90, 100, 120};
+    const long own = fake_option(FAKE_GPU_CAPABILITY);
+
+    if (fake_option(FAKE_GPU_DRIVER_VERSION) < 13000)
+        return HVD_CU_INVALID_IMAGE;
+    for (size_t i = 0; i < sizeof(gpus) / sizeof(*gpus); i++)
+        if (own / 10 == gpus[i] / 10 && own >= gpus[i])
+            return HVD_CU_SUCCESS;
+    return HVD_CU_NO_BINARY_FOR_GPU;
+}
+
 static hvd_cu_result_t check_image(const char *text)
 {
+    if (is_machine_code(text))
+        return check_machine_code();
     const long version = number_behind(text, ".version", "");
     const long target = number_behind(text, ".target", "sm_");
-
     if (version < 0)
         return HVD_CU_INVALID_IMAGE;
     if (target < 0)
@@ -112,23 +136,32 @@ static hvd_cu_result_t check_image(const char *text)
     return target > fake_option(FAKE_GPU_CAPABILITY) ? HVD_CU_INVALID_PTX : HVD_CU_SUCCESS;
 }
 
+static void add_function(struct CUmod_st *module, const char *name, size_t len)
+{
+    struct CUfunc_st *function = &module->functions[module->n_functions++];
+
+    snprintf(function->name, sizeof(function->name), "%.*s", (int)len, name);
+    function->module = module;
+    function->kernel = find_kernel(function->name);
+    function->is_loaded = fake_option(FAKE_GPU_LAZY_LOADING) == 0;
+}
+
 static void add_functions(struct CUmod_st *module, const char *text)
 {
     static const char entry[] = ".entry";
 
-    for (const char *at = strstr(text, entry); at && module->n_functions < MAX_FUNCTIONS;
-         at = strstr(at, entry)) {
-        struct CUfunc_st *function = &module->functions[module->n_functions++];
+    /* machine code is not read: it has the library's own kernels */
+    for (const struct fake_kernel *k = fake_kernels; is_machine_code(text) && k->name; k++)
+        add_function(module, k->name, strlen(k->name));
+    for (const char *at = is_machine_code(text) ? NULL : strstr(text, entry);
+         at && module->n_functions < MAX_FUNCTIONS; at = strstr(at, entry)) {
         size_t len = 0;
 
         at += sizeof(entry) - 1;
         at += strspn(at, " \t\n");
         while (isalnum((unsigned char)at[len]) || at[len] == '_' || at[len] == '$')
             len++;
-        snprintf(function->name, sizeof(function->name), "%.*s", (int)len, at);
-        function->module = module;
-        function->kernel = find_kernel(function->name);
-        function->is_loaded = fake_option(FAKE_GPU_LAZY_LOADING) == 0;
+        add_function(module, at, len);
     }
 }
 

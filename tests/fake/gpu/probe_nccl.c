@@ -304,6 +304,36 @@ static void probe_nonblocking(void)
     OK(nccl.ncclCommDestroy(comm));
 }
 
+/* Both ranks in the opposite order, and each alone, with the resources of their parent. */
+static void probe_split(void)
+{
+    struct hvd_nccl_config config = config_of(1);
+    const float one = 1;
+    void *at = put(&one, sizeof(one));
+    struct ncclComm *comm = NULL;
+    struct ncclComm *both = NULL;
+    struct ncclComm *alone = NULL;
+    float result = 0;
+    int value = -1;
+
+    config.split_share = 1;
+    OK(nccl.ncclCommInitRankConfig(&comm, 2, shared->id, rank, &config));
+    OK(nccl.ncclCommSplit(comm, 0, -rank, &both, NULL));
+    OK(nccl.ncclCommSplit(comm, rank, 0, &alone, NULL));
+    OK(nccl.ncclCommUserRank(both, &value));
+    EXPECT(value, 1 - rank);
+    OK(nccl.ncclCommCount(alone, &value));
+    EXPECT(value, 1);
+    OK(nccl.ncclAllReduce(at, at, 1, HVD_NCCL_FLOAT32, HVD_NCCL_SUM, both, stream));
+    OK(nccl.ncclAllReduce(at, at, 1, HVD_NCCL_FLOAT32, HVD_NCCL_SUM, alone, stream));
+    OK(nccl.ncclAllReduce(at, at, 1, HVD_NCCL_FLOAT32, HVD_NCCL_SUM, comm, stream));
+    get(&result, at, sizeof(result));
+    EXPECT(result == 4, true);
+    OK(nccl.ncclCommDestroy(alone));
+    OK(nccl.ncclCommDestroy(both));
+    OK(nccl.ncclCommDestroy(comm));
+}
+
 /* Rank 0 has a kernel that waits for rank 1, which does not do its part, or is dead. */
 static void abort_alone(bool is_peer_dead)
 {
@@ -392,6 +422,7 @@ static const struct {
     {"nccl-connect", 2, probe_connect},       {"nccl-nonblocking", 2, probe_nonblocking},
     {"nccl-one-gpu", 2, probe_one_gpu},       {"nccl-abort-group", 2, probe_abort_group},
     {"nccl-abort", 2, probe_abort},           {"nccl-abort-dead", 2, probe_abort_dead},
+    {"nccl-split", 2, probe_split},
 };
 
 static pid_t start(int number, void (*probe)(void))

@@ -23,7 +23,7 @@ static bool is_covered(const struct hvd_cuda_item *item, int i)
     if (i + 1 == item->work.n_ready)
         return false;
     const struct hvd_cuda_event *next = (const struct hvd_cuda_event *)item->ready[i + 1];
-    return !event->on && !next->on && event->program_stream == next->program_stream &&
+    return !event->done && !next->done && event->program_stream == next->program_stream &&
            (int32_t)(next->number - event->number) >= 0;
 }
 
@@ -55,7 +55,8 @@ hvd_status_t hvd_cuda_end_work(struct hvd_cuda_device *g, struct hvd_cuda_stream
         st == HVD_OK ? g->library->cu.cuEventRecord(event->event, s->stream) : HVD_CU_SUCCESS;
     if (result != HVD_CU_SUCCESS)
         st = hvd_cuda_library_failure(g->library, result, "cuEventRecord", err);
-    event->on = s;
+    event->done = s->done;
+    event->since_ns = hvd_cuda_now_ns();
     event->number = s->n_launched;
     event->is_collective = is_collective;
     *out = event;

@@ -11,7 +11,7 @@
 #include "worker/device/cuda/image.h"
 #include "worker/device/cuda/route.h"
 
-#define N_NUMBERS (2 * HVD_CUDA_SETS_MAX + 2)
+#define CAPABILITY_MIN 6
 
 hvd_status_t hvd_cuda_enter(const struct hvd_cuda_device *g, struct hvd_err *err)
 {
@@ -26,17 +26,28 @@ void hvd_cuda_leave(const struct hvd_cuda_device *g)
     (void)g->library->cu.cuCtxPopCurrent_v2(&context);
 }
 
-hvd_status_t hvd_cuda_fail(struct hvd_cuda_device *g, hvd_status_t status, struct hvd_err *err)
+/* --- Streams ---------------------------------------------------------------------------------- */
+
+/* Returns a slot for the number of a stream; -1: all are in use. */
+static int take_number(struct hvd_cuda_device *g)
 {
+    int slot = -1;
+
     pthread_mutex_lock(&g->mu);
-    if (!g->cause[0])
-        snprintf(g->cause, sizeof(g->cause), "%s: %s", g->name, err ? err->msg : "failed");
-    atomic_store(&g->has_failed, true);
+    if (g->n_free_numbers > 0)
+        slot = g->free_numbers[--g->n_free_numbers];
+    else if (g->n_numbers < HVD_CUDA_NUMBERS)
+        slot = g->n_numbers++;
     pthread_mutex_unlock(&g->mu);
-    return status;
+    return slot;
 }
 
-/* --- Streams ---------------------------------------------------------------------------------- */
+static void put_number(struct hvd_cuda_device *g, int slot)
+{
+    pthread_mutex_lock(&g->mu);
+    g->free_numbers[g->n_free_numbers++] = slot;
+    pthread_mutex_unlock(&g->mu);
+}
 
 hvd_status_t hvd_cuda_stream_create(struct hvd_cuda_device *g, struct hvd_cuda_stream *out,
                                     struct hvd_err *err)
@@ -44,7 +55,8 @@ hvd_status_t hvd_cuda_stream_create(struct hvd_cuda_device *g, struct hvd_cuda_s
     int least = 0;
     int greatest = 0;
 
-    if (g->n_numbers == N_NUMBERS)
+    const int slot = take_number(g);
+    if (slot < 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: too many process sets", g->name);
     hvd_status_t st =
         hvd_cuda_check(g, g->library->cu.cuCtxGetStreamPriorityRange(&least, &greatest),
@@ -54,11 +66,14 @@ hvd_status_t hvd_cuda_stream_create(struct hvd_cuda_device *g, struct hvd_cuda_s
                             g->library->cu.cuStreamCreateWithPriority(
                                 &out->stream, HVD_CU_STREAM_NON_BLOCKING, greatest),
                             "cuStreamCreateWithPriority", err);
-    if (st != HVD_OK)
+    if (st != HVD_OK) {
+        put_number(g, slot);
         return st;
-    out->done = &g->numbers[g->n_numbers];
-    out->done_at = g->numbers_at + (hvd_cu_ptr_t)g->n_numbers * sizeof(uint32_t);
-    g->n_numbers++;
+    }
+    out->slot = slot;
+    out->done = &g->numbers[slot];
+    out->done_at = g->numbers_at + (hvd_cu_ptr_t)slot * sizeof(uint32_t);
+    out->n_launched = atomic_load(out->done); /* events of the slot's last stream stay done */
     return HVD_OK;
 }
 
@@ -69,6 +84,8 @@ void hvd_cuda_stream_destroy(struct hvd_cuda_device *g, struct hvd_cuda_stream *
     (void)g->library->cu.cuStreamSynchronize(s->stream);
     (void)g->library->cu.cuStreamDestroy_v2(s->stream);
     s->stream = NULL;
+    if (hvd_cuda_is_done(s->done, s->n_launched)) /* else the GPU has failed */
+        put_number(g, s->slot);
 }
 
 hvd_status_t hvd_cuda_stream_count(struct hvd_cuda_device *g, struct hvd_cuda_stream *s,
@@ -84,9 +101,9 @@ hvd_status_t hvd_cuda_stream_count(struct hvd_cuda_device *g, struct hvd_cuda_st
     return st;
 }
 
-bool hvd_cuda_stream_is_done(const struct hvd_cuda_stream *s, uint32_t number)
+bool hvd_cuda_is_done(const _Atomic uint32_t *done, uint32_t number)
 {
-    return (int32_t)(atomic_load_explicit(s->done, memory_order_acquire) - number) >= 0;
+    return (int32_t)(atomic_load_explicit(done, memory_order_acquire) - number) >= 0;
 }
 
 /* --- Memory ----------------------------------------------------------------------------------- */
@@ -132,6 +149,11 @@ static void gpu_free(struct hvd_device_port *d, void *memory, struct hvd_device_
     hvd_cuda_leave(g);
 }
 
+static bool gpu_owns(struct hvd_device_port *d, const void *memory)
+{
+    return hvd_cuda_ordinal_of(memory) == d->ordinal;
+}
+
 static hvd_status_t gpu_alloc_host(struct hvd_device_port *d, size_t bytes, void **out,
                                    struct hvd_err *err)
 {
@@ -140,22 +162,21 @@ static hvd_status_t gpu_alloc_host(struct hvd_device_port *d, size_t bytes, void
 
     if (st != HVD_OK)
         return st;
-    st = hvd_cuda_check(g, g->library->cu.cuMemHostAlloc(out, bytes, HVD_CU_HOST_PORTABLE),
-                        "cuMemHostAlloc", err);
+    st = hvd_cuda_pinned_take(g, bytes, out, err);
     hvd_cuda_leave(g);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "%s: %zu bytes", g->name, bytes);
 }
 
-/* The engine frees host memory when nothing moves, or after an abort. */
+/* The engine frees host memory that nothing moves, or after an abort. */
 static void gpu_free_host(struct hvd_device_port *d, void *memory)
 {
     struct hvd_cuda_device *g = hvd_cuda_gpu(d);
 
-    if (!memory || hvd_cuda_enter(g, NULL) != HVD_OK)
+    if (!memory || hvd_cuda_is_stuck(g) || hvd_cuda_enter(g, NULL) != HVD_OK)
         return;
     (void)g->library->cu.cuStreamSynchronize(g->in.stream);
     (void)g->library->cu.cuStreamSynchronize(g->out.stream);
-    (void)g->library->cu.cuMemFreeHost(memory);
+    hvd_cuda_pinned_put(g, memory);
     hvd_cuda_leave(g);
 }
 
@@ -193,7 +214,31 @@ static hvd_status_t load_kernels(struct hvd_cuda_device *g, struct hvd_err *err)
     if (hvd_cuda_fatbin_bytes > 0 && g->library->driver_version >= HVD_CUDA_FATBIN_DRIVER &&
         load_image(g, hvd_cuda_fatbin, &first) == HVD_OK)
         return HVD_OK;
+    if (g->module)
+        (void)g->library->cu.cuModuleUnload(g->module);
+    g->module = NULL;
     return load_image(g, hvd_cuda_ptx, err);
+}
+
+/* The kernels are made for GPUs from Pascal on. */
+static hvd_status_t check_capability(const struct hvd_cuda_device *g, struct hvd_err *err)
+{
+    const struct hvd_cu_driver_api *cu = &g->library->cu;
+    int major = 0;
+    int minor = 0;
+    hvd_status_t st = hvd_cuda_check(
+        g, cu->cuDeviceGetAttribute(&major, HVD_CU_COMPUTE_CAPABILITY_MAJOR, g->device),
+        "cuDeviceGetAttribute", err);
+
+    if (st == HVD_OK)
+        st = hvd_cuda_check(
+            g, cu->cuDeviceGetAttribute(&minor, HVD_CU_COMPUTE_CAPABILITY_MINOR, g->device),
+            "cuDeviceGetAttribute", err);
+    if (st != HVD_OK || major >= CAPABILITY_MIN)
+        return st;
+    return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                    "%s has compute capability %d.%d, and this library needs %d.0", g->name, major,
+                    minor, CAPABILITY_MIN);
 }
 
 static hvd_status_t describe(struct hvd_cuda_device *g, struct hvd_err *err)
@@ -217,7 +262,7 @@ static hvd_status_t describe(struct hvd_cuda_device *g, struct hvd_err *err)
             cu->cuDeviceGetAttribute(&g->n_multiprocessors, HVD_CU_MULTIPROCESSOR_COUNT, g->device),
             "cuDeviceGetAttribute", err);
     snprintf(g->name, sizeof(g->name), "GPU %d (%s)", g->ordinal, model);
-    return st;
+    return st == HVD_OK ? check_capability(g, err) : st;
 }
 
 /* Creates what belongs to the context, which is current. */
@@ -227,13 +272,13 @@ static hvd_status_t open_streams(struct hvd_cuda_device *g, struct hvd_err *err)
     void *numbers = NULL;
     hvd_status_t st =
         hvd_cuda_check(g,
-                       cu->cuMemHostAlloc(&numbers, N_NUMBERS * sizeof(uint32_t),
+                       cu->cuMemHostAlloc(&numbers, 2 * HVD_CUDA_NUMBERS * sizeof(uint32_t),
                                           HVD_CU_HOST_PORTABLE | HVD_CU_HOST_DEVICEMAP),
                        "cuMemHostAlloc", err);
 
     if (st != HVD_OK)
         return st;
-    memset(numbers, 0, N_NUMBERS * sizeof(uint32_t));
+    memset(numbers, 0, 2 * HVD_CUDA_NUMBERS * sizeof(uint32_t));
     g->numbers = numbers;
     g->numbers_at = (hvd_cu_ptr_t)(uintptr_t)numbers; /* addresses are unified */
     st = hvd_cuda_check(g, cu->cuStreamCreateWithPriority(&g->side, HVD_CU_STREAM_NON_BLOCKING, 0),
@@ -265,6 +310,7 @@ static void close_streams(struct hvd_cuda_device *g)
     if (g->alloc_event)
         (void)cu->cuEventDestroy_v2(g->alloc_event);
     hvd_cuda_events_destroy(g);
+    hvd_cuda_pinned_destroy(g);
     if (g->module)
         (void)cu->cuModuleUnload(g->module);
     if (g->numbers)
@@ -280,9 +326,11 @@ static void close_device(struct hvd_cuda_device *g)
     if (g->context)
         (void)g->library->cu.cuDevicePrimaryCtxRelease_v2(g->device);
     hvd_cuda_items_destroy(g);
-    pthread_cond_destroy(&g->cond);
+    hvd_cuda_queue_fini(&g->queue);
     pthread_mutex_destroy(&g->mu);
     pthread_mutex_destroy(&g->side_mu);
+    pthread_mutex_destroy(&g->comms_mu);
+    pthread_mutex_destroy(&g->pinned_mu);
     hvd_free(g);
 }
 
@@ -303,7 +351,7 @@ static hvd_status_t open_device(struct hvd_cuda_device *g, struct hvd_err *err)
 }
 
 #define COMMON_OPS                                                                                 \
-    .alloc = gpu_alloc, .free = gpu_free, .alloc_host = gpu_alloc_host,                            \
+    .alloc = gpu_alloc, .free = gpu_free, .owns = gpu_owns, .alloc_host = gpu_alloc_host,          \
     .free_host = gpu_free_host, .mark = hvd_cuda_mark, .order = hvd_cuda_order,                    \
     .query = hvd_cuda_query, .wait = hvd_cuda_wait, .recycle = hvd_cuda_recycle,                   \
     .launch = hvd_cuda_launch, .test = hvd_cuda_test, .forget = hvd_cuda_forget,                   \
@@ -311,13 +359,15 @@ static hvd_status_t open_device(struct hvd_cuda_device *g, struct hvd_err *err)
 
 static const struct hvd_device_ops staged_ops = {COMMON_OPS};
 
-static const struct hvd_device_ops moving_ops = {COMMON_OPS,
-                                                 .moves = hvd_route_moves,
-                                                 .make_key = hvd_cuda_make_key,
-                                                 .connect = hvd_cuda_connect,
-                                                 .connected = hvd_cuda_connected,
-                                                 .has_room = hvd_cuda_has_room,
-                                                 .disconnect = hvd_cuda_disconnect};
+#define MOVING_OPS                                                                                 \
+    COMMON_OPS, .name = "nccl", .moves = hvd_route_moves, .make_key = hvd_cuda_make_key,           \
+                .connect = hvd_cuda_connect, .connected = hvd_cuda_connected,                      \
+                .progress = hvd_cuda_progress, .has_room = hvd_cuda_has_room,                      \
+                .settle = hvd_cuda_settle, .disconnect = hvd_cuda_disconnect
+
+static const struct hvd_device_ops moving_ops = {MOVING_OPS};
+
+static const struct hvd_device_ops stepping_ops = {MOVING_OPS, .part = hvd_cuda_part};
 
 hvd_status_t hvd_cuda_create(const struct hvd_cuda_options *options, struct hvd_device_port **out,
                              struct hvd_err *err)
@@ -332,12 +382,20 @@ hvd_status_t hvd_cuda_create(const struct hvd_cuda_options *options, struct hvd_
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a GPU");
     g->library = library;
     g->ordinal = options->ordinal;
+    g->has_torus = options->has_torus;
+    g->has_hierarchy = options->has_hierarchy;
     g->has_nccl = library->nccl_version > 0 && !options->has_no_nccl;
-    g->port =
-        (struct hvd_device_port){.ops = g->has_nccl ? &moving_ops : &staged_ops, .name = g->name};
+    g->port = (struct hvd_device_port){.ops = !g->has_nccl             ? &staged_ops
+                                              : options->has_hierarchy ? &stepping_ops
+                                                                       : &moving_ops,
+                                       .name = g->name,
+                                       .ordinal = g->ordinal,
+                                       .destroy = hvd_cuda_destroy};
     pthread_mutex_init(&g->mu, NULL);
     pthread_mutex_init(&g->side_mu, NULL);
-    pthread_cond_init(&g->cond, NULL);
+    pthread_mutex_init(&g->comms_mu, NULL);
+    pthread_mutex_init(&g->pinned_mu, NULL);
+    hvd_cuda_queue_init(&g->queue, g);
     st = open_device(g, err);
     if (st == HVD_OK)
         *out = &g->port;
@@ -348,10 +406,18 @@ hvd_status_t hvd_cuda_create(const struct hvd_cuda_options *options, struct hvd_
 
 void hvd_cuda_destroy(struct hvd_device_port *d)
 {
-    if (!d)
+    struct hvd_cuda_device *g = d ? hvd_cuda_gpu(d) : NULL;
+
+    if (!g)
         return;
-    hvd_cuda_launcher_stop(hvd_cuda_gpu(d));
-    close_device(hvd_cuda_gpu(d));
+    hvd_cuda_settle(d);
+    if (hvd_cuda_is_stuck(g) || atomic_load(&g->n_leaving) > 0) {
+        /* to free what work uses would wait for ever */
+        hvd_cuda_queue_abandon(&g->queue);
+        return;
+    }
+    hvd_cuda_queue_stop(&g->queue);
+    close_device(g);
 }
 
 int hvd_cuda_ordinal_of(const void *memory)
@@ -369,9 +435,16 @@ int hvd_cuda_ordinal_of(const void *memory)
     return type == HVD_CU_MEMORY_DEVICE ? ordinal : -1;
 }
 
-int hvd_cuda_nccl_version(void)
+const char *hvd_cuda_nccl_problem(void)
 {
     const struct hvd_cuda_library *library = NULL;
 
-    return hvd_cuda_library(&library, NULL) == HVD_OK ? library->nccl_version : 0;
+    return hvd_cuda_library(&library, NULL) == HVD_OK ? library->nccl_problem : "";
+}
+
+int hvd_cuda_driver_version(void)
+{
+    const struct hvd_cuda_library *library = NULL;
+
+    return hvd_cuda_library(&library, NULL) == HVD_OK ? library->driver_version : 0;
 }

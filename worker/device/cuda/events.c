@@ -3,11 +3,14 @@
  * is a number in memory, so asking calls no driver. Any thread.
  */
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
+#include "worker/core/backoff.h"
 #include "worker/device/cuda/cuda_internal.h"
 
-#define N_EVENTS 64 /* so that how many are in use at once makes no difference later */
+#define WAIT_MAX_NS 200000 /* of a sleep while a thread waits for the GPU */
+#define N_EVENTS 64        /* so that how many are in use at once makes no difference later */
 
 static struct hvd_cuda_event *event_of(struct hvd_device_event *event)
 {
@@ -91,6 +94,9 @@ static hvd_status_t check_capture(struct hvd_cuda_device *g, struct CUstream_st 
                         "%s: the stream is being captured into a graph: collectives of Horovod "
                         "cannot be part of one; call them outside of the capture",
                         g->name);
+    if (result == HVD_CU_INVALID_HANDLE)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s: the stream is none of this GPU, or was destroyed", g->name);
     return result == HVD_CU_SUCCESS
                ? HVD_OK
                : hvd_cuda_library_failure(g->library, result, "cuStreamIsCapturing", err);
@@ -116,7 +122,7 @@ hvd_status_t hvd_cuda_mark(struct hvd_device_port *d, void *stream, struct hvd_d
             st = hvd_cuda_library_failure(g->library, result, "cuEventRecord", err);
     }
     if (st == HVD_OK) {
-        event->on = NULL;
+        event->done = NULL;
         event->program_stream = stream;
         event->number = atomic_fetch_add(&g->n_marks, 1);
         event->is_collective = false;
@@ -165,11 +171,14 @@ static hvd_status_t failure_of(struct hvd_cuda_device *g, const struct hvd_cuda_
 static hvd_status_t query_program(struct hvd_cuda_device *g, const struct hvd_cuda_event *event,
                                   struct hvd_err *err)
 {
+    unsigned int mode = HVD_CU_CAPTURE_RELAXED; /* the program may capture in another thread */
     hvd_status_t st = hvd_cuda_enter(g, err);
 
     if (st != HVD_OK)
         return st;
+    (void)g->library->cu.cuThreadExchangeStreamCaptureMode(&mode);
     const hvd_cu_result_t result = g->library->cu.cuEventQuery(event->event);
+    (void)g->library->cu.cuThreadExchangeStreamCaptureMode(&mode);
     hvd_cuda_leave(g);
     if (result == HVD_CU_SUCCESS || result == HVD_CU_NOT_READY)
         return result == HVD_CU_SUCCESS ? HVD_OK : HVD_INPROGRESS;
@@ -182,33 +191,31 @@ hvd_status_t hvd_cuda_query(struct hvd_device_port *d, struct hvd_device_event *
     struct hvd_cuda_device *g = hvd_cuda_gpu(d);
     const struct hvd_cuda_event *ours = event_of(event);
 
-    if (!ours->on)
+    if (!ours->done)
         return query_program(g, ours, err);
     /* An aborted collective ends, too, so its number says nothing after an abort. */
     const hvd_status_t st = failure_of(g, ours, err);
     if (st != HVD_OK)
         return st;
-    if (!hvd_cuda_stream_is_done(ours->on, ours->number))
+    if (!hvd_cuda_is_done(ours->done, ours->number)) {
+        hvd_cuda_look_for_errors(g, ours);
         return HVD_INPROGRESS;
+    }
     return failure_of(g, ours, err);
 }
 
+/* Asks instead of a wait in the driver, which an abort could not end if the GPU hangs. */
 hvd_status_t hvd_cuda_wait(struct hvd_device_port *d, struct hvd_device_event *event,
                            struct hvd_err *err)
 {
-    struct hvd_cuda_device *g = hvd_cuda_gpu(d);
-    hvd_status_t st = hvd_cuda_query(d, event, err);
+    struct timespec pause = {.tv_nsec = 0};
+    int64_t waited_ns = 0;
+    hvd_status_t st;
 
-    if (st != HVD_INPROGRESS)
-        return st;
-    st = hvd_cuda_enter(g, err);
-    if (st != HVD_OK)
-        return st;
-    const hvd_cu_result_t result = g->library->cu.cuEventSynchronize(event_of(event)->event);
-    hvd_cuda_leave(g);
-    if (result != HVD_CU_SUCCESS) {
-        st = hvd_cuda_library_failure(g->library, result, "cuEventSynchronize", err);
-        return hvd_cuda_fail(g, st, err);
+    while ((st = hvd_cuda_query(d, event, err)) == HVD_INPROGRESS) {
+        pause.tv_nsec = (long)hvd_backoff_sleep_ns(waited_ns, WAIT_MAX_NS);
+        waited_ns += pause.tv_nsec;
+        (void)nanosleep(&pause, NULL);
     }
-    return failure_of(g, event_of(event), err);
+    return st;
 }

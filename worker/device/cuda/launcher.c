@@ -1,6 +1,6 @@
 /*
- * The thread that launches work, in the order in which the engine hands it over. It alone makes
- * calls that may block. Items are reused, so a training loop allocates nothing.
+ * The threads that launch work, each in the order in which the engine hands it over. They alone
+ * make calls that may block. Items are reused, so a training loop allocates nothing.
  */
 #include <sched.h>
 #include <string.h>
@@ -60,26 +60,22 @@ void hvd_cuda_items_destroy(struct hvd_cuda_device *g)
 }
 
 /* Returns the ranks of a set whose counts a collective has; 0: it has none. */
-static int count_ranks(const struct hvd_cuda_device *g, const struct hvd_device_work *work)
+static int count_ranks(const struct hvd_cuda_item *item, const struct hvd_device_work *work)
 {
-    const struct hvd_collective *c = work->move;
-
-    if (work->kind != HVD_DEVICE_MOVE || !c->counts)
-        return 0;
-    return work->is_alone ? 1 : g->sets[c->set]->size;
+    return item->set && work->move->counts ? item->set->size : 0;
 }
 
 /* Copies what the work refers to into the item. */
-static hvd_status_t copy_work(const struct hvd_cuda_device *g, struct hvd_cuda_item *item,
-                              const struct hvd_device_work *work, struct hvd_err *err)
+static hvd_status_t copy_work(struct hvd_cuda_item *item, const struct hvd_device_work *work,
+                              struct hvd_err *err)
 {
     const struct hvd_collective *c = work->move;
     const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
-    const bool is_move = work->kind == HVD_DEVICE_MOVE;
+    const bool is_move = hvd_device_is_between(work->kind);
     const bool is_fused = is_move ? c->n_pieces > 0 : work->n_pieces > 0;
     const struct hvd_piece *pieces = &whole;
     const int n = is_fused ? (is_move ? c->n_pieces : work->n_pieces) : 1;
-    const int n_ranks = count_ranks(g, work);
+    const int n_ranks = count_ranks(item, work);
     hvd_status_t st = make_room((void **)&item->pieces, &item->n_room, n, sizeof(whole), err);
 
     if (is_fused)
@@ -113,7 +109,7 @@ static hvd_status_t copy_work(const struct hvd_cuda_device *g, struct hvd_cuda_i
     return HVD_OK;
 }
 
-/* --- The thread ------------------------------------------------------------------------------- */
+/* --- The threads ------------------------------------------------------------------------------ */
 
 static hvd_status_t run_item(struct hvd_cuda_device *g, struct hvd_cuda_item *item)
 {
@@ -126,7 +122,7 @@ static hvd_status_t run_item(struct hvd_cuda_device *g, struct hvd_cuda_item *it
         pthread_mutex_unlock(&g->mu);
         return st;
     }
-    if (item->work.kind == HVD_DEVICE_MOVE)
+    if (hvd_device_is_between(item->work.kind))
         st = hvd_cuda_move(g, item, &event, &item->err);
     else
         st = hvd_cuda_copy(g, item, &event, &item->err);
@@ -149,33 +145,86 @@ static void finish_item(struct hvd_cuda_device *g, struct hvd_cuda_item *item, h
     put_item(g, item);
 }
 
+void hvd_cuda_queue_init(struct hvd_cuda_queue *q, struct hvd_cuda_device *g)
+{
+    q->device = g;
+    q->last = &q->first;
+    pthread_cond_init(&q->cond, NULL);
+}
+
+void hvd_cuda_queue_fini(struct hvd_cuda_queue *q)
+{
+    pthread_cond_destroy(&q->cond);
+}
+
+void hvd_cuda_queue_serve(struct hvd_cuda_queue *q)
+{
+    struct hvd_cuda_device *g = q->device;
+
+    pthread_mutex_lock(&g->mu);
+    for (;;) {
+        while (!q->first && !q->must_stop)
+            pthread_cond_wait(&q->cond, &g->mu);
+        struct hvd_cuda_item *item = q->first;
+        if (!item)
+            break;
+        q->first = item->next;
+        if (!q->first)
+            q->last = &q->first;
+        q->is_launching = true;
+        pthread_mutex_unlock(&g->mu);
+        finish_item(g, item, run_item(g, item));
+        pthread_mutex_lock(&g->mu);
+        q->is_launching = false;
+        pthread_cond_broadcast(&q->cond);
+    }
+    pthread_mutex_unlock(&g->mu);
+}
+
+bool hvd_cuda_queue_is_idle(struct hvd_cuda_queue *q)
+{
+    pthread_mutex_lock(&q->device->mu);
+    const bool is_idle = !q->first && !q->is_launching;
+    pthread_mutex_unlock(&q->device->mu);
+    return is_idle;
+}
+
+static void end_queue(struct hvd_cuda_queue *q)
+{
+    pthread_mutex_lock(&q->device->mu);
+    q->must_stop = true;
+    pthread_cond_broadcast(&q->cond);
+    pthread_mutex_unlock(&q->device->mu);
+}
+
+void hvd_cuda_queue_stop(struct hvd_cuda_queue *q)
+{
+    if (!q->has_thread)
+        return;
+    end_queue(q);
+    pthread_join(q->thread, NULL);
+    q->has_thread = false;
+}
+
+void hvd_cuda_queue_abandon(struct hvd_cuda_queue *q)
+{
+    if (!q->has_thread)
+        return;
+    pthread_detach(q->thread); /* first: it may free the queue when it stops */
+    end_queue(q);
+}
+
 static void *run_launcher(void *arg)
 {
-    struct hvd_cuda_device *g = arg;
+    struct hvd_cuda_queue *q = arg;
+    struct hvd_cuda_device *g = q->device;
     unsigned int mode = HVD_CU_CAPTURE_RELAXED;
 
     pthread_setname_np(pthread_self(), "horovod-gpu");
     (void)hvd_cuda_enter(g, NULL); /* until the thread ends */
     /* A capture in another thread must not break because of calls here. */
     (void)g->library->cu.cuThreadExchangeStreamCaptureMode(&mode);
-    pthread_mutex_lock(&g->mu);
-    for (;;) {
-        while (!g->first && !g->must_stop)
-            pthread_cond_wait(&g->cond, &g->mu);
-        struct hvd_cuda_item *item = g->first;
-        if (!item)
-            break;
-        g->first = item->next;
-        if (!g->first)
-            g->last = &g->first;
-        g->is_launching = true;
-        pthread_mutex_unlock(&g->mu);
-        finish_item(g, item, run_item(g, item));
-        pthread_mutex_lock(&g->mu);
-        g->is_launching = false;
-        pthread_cond_broadcast(&g->cond);
-    }
-    pthread_mutex_unlock(&g->mu);
+    hvd_cuda_queue_serve(q);
     hvd_cuda_leave(g);
     return NULL;
 }
@@ -201,36 +250,48 @@ static hvd_status_t create_items(struct hvd_cuda_device *g, struct hvd_err *err)
 
 hvd_status_t hvd_cuda_launcher_start(struct hvd_cuda_device *g, struct hvd_err *err)
 {
-    g->last = &g->first;
     const hvd_status_t st = create_items(g, err);
+
     if (st != HVD_OK)
         return st;
-    const int error = pthread_create(&g->launcher, NULL, run_launcher, g);
+    const int error = pthread_create(&g->queue.thread, NULL, run_launcher, &g->queue);
 
+    g->queue.has_thread = error == 0;
     return error ? HVD_FAIL(err, HVD_ERR_SYSTEM, error, "%s: no thread", g->name) : HVD_OK;
 }
 
-void hvd_cuda_launcher_stop(struct hvd_cuda_device *g)
-{
-    pthread_mutex_lock(&g->mu);
-    g->must_stop = true;
-    pthread_cond_broadcast(&g->cond);
-    pthread_mutex_unlock(&g->mu);
-    pthread_join(g->launcher, NULL);
-}
-
 /* --- The port --------------------------------------------------------------------------------- */
+
+/* Returns the set of a collective; NULL: it is a copy. */
+static hvd_status_t find_set(struct hvd_cuda_device *g, const struct hvd_device_work *work,
+                             struct hvd_cuda_set **out, struct hvd_err *err)
+{
+    *out = NULL;
+    if (!hvd_device_is_between(work->kind))
+        return HVD_OK;
+    if (work->is_alone)
+        return hvd_cuda_set_alone(g, out, err);
+    *out = hvd_cuda_set_find(g, work->move->set);
+    return *out ? HVD_OK
+                : HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: process set %u is not connected", g->name,
+                           work->move->set);
+}
 
 hvd_status_t hvd_cuda_launch(struct hvd_device_port *d, struct hvd_device_work *work,
                              struct hvd_err *err)
 {
     struct hvd_cuda_device *g = hvd_cuda_gpu(d);
-    struct hvd_cuda_item *item = take_item(g);
+    struct hvd_cuda_set *set = NULL;
+    hvd_status_t st = find_set(g, work, &set, err);
+    struct hvd_cuda_item *item = st == HVD_OK ? take_item(g) : NULL;
 
+    if (st != HVD_OK)
+        return st;
     if (!item)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory", g->name);
     item->work.n_ready = 0;
-    const hvd_status_t st = copy_work(g, item, work, err);
+    item->set = set;
+    st = copy_work(item, work, err);
     if (st != HVD_OK) {
         put_item(g, item);
         return st;
@@ -241,10 +302,11 @@ hvd_status_t hvd_cuda_launch(struct hvd_device_port *d, struct hvd_device_work *
     atomic_store(&item->status, (int)HVD_INPROGRESS);
     atomic_store(&item->is_forgotten, false);
     work->_state = item;
+    struct hvd_cuda_queue *q = set && set->queue.has_thread ? &set->queue : &g->queue;
     pthread_mutex_lock(&g->mu);
-    *g->last = item;
-    g->last = &item->next;
-    pthread_cond_broadcast(&g->cond);
+    *q->last = item;
+    q->last = &item->next;
+    pthread_cond_broadcast(&q->cond);
     pthread_mutex_unlock(&g->mu);
     return HVD_OK;
 }

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "worker/device/cuda/cuda.h"
+
 #define DRIVER "libcuda.so.1"
 #define NCCL "libnccl.so.2"
 #define DRIVER_MIN 11070 /* values written by streams */
@@ -94,6 +96,7 @@ static void open_once(void)
     struct hvd_cuda_library *library = &opened.library;
     void *handle = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
 
+    open_nccl(library);
     if (!handle) {
         opened.status =
             HVD_FAIL(&opened.err, HVD_ERR_NOT_FOUND, 0,
@@ -117,9 +120,7 @@ static void open_once(void)
     if (result != HVD_CU_SUCCESS) {
         (void)hvd_cuda_library_failure(library, result, "cuInit", &opened.err);
         opened.status = opened.err.status = HVD_ERR_NOT_FOUND;
-        return;
     }
-    open_nccl(library);
 }
 
 hvd_status_t hvd_cuda_library(const struct hvd_cuda_library **out, struct hvd_err *err)
@@ -129,6 +130,12 @@ hvd_status_t hvd_cuda_library(const struct hvd_cuda_library **out, struct hvd_er
         return HVD_FAIL(err, opened.status, 0, "%s", opened.err.msg);
     *out = &opened.library;
     return HVD_OK;
+}
+
+int hvd_cuda_nccl_version(void)
+{
+    (void)pthread_once(&opened.once, open_once);
+    return opened.library.nccl_version;
 }
 
 hvd_status_t hvd_cuda_library_failure(const struct hvd_cuda_library *library,

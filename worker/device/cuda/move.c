@@ -7,6 +7,8 @@
  *     pack stream   wait for inputs ──> pack ──┐            (the next one)
  *     move stream                              └──> group of collectives ──> unpack ──> event
  *
+ * If the next one has memory in common with those in front of it, its packing waits for them.
+ *
  * Runs in the launcher.
  */
 #include <string.h>
@@ -29,11 +31,13 @@ struct launch {
     size_t scale; /* of an element in units of the type */
     hvd_nccl_type_t type;
     hvd_nccl_op_t op;
-    bool is_scaled;          /* copies apply the scaling */
-    struct hvd_piece *small; /* the small pieces; the item's array, sorted */
+    struct hvd_cuda_reduction reduction; /* allreduce */
+    bool is_scaled;                      /* copies apply the scaling */
+    struct hvd_piece *small;             /* the small pieces; the item's array, sorted */
     int n_small;
     size_t small_bytes; /* of the buffer that they share */
     bool packs;         /* something is packed */
+    bool is_behind;     /* earlier work that may not be done uses its memory */
     bool is_in_place;   /* the small ones move where they are, as this one */
     struct hvd_piece whole;
 };
@@ -112,16 +116,79 @@ static hvd_status_t join_streams(const struct launch *l, struct hvd_err *err)
                         : st;
 }
 
-/* --- Collectives ------------------------------------------------------------------------------ */
-
-static hvd_status_t reduce_one(const struct launch *l, const void *input, void *output,
-                               size_t count, struct hvd_err *err)
+/* Records the memory of the work, and whether earlier work that may not be done uses it. */
+static void note_memory(struct launch *l)
 {
-    return nccl(l,
-                l->g->library->nccl.ncclAllReduce(input, output, count, l->type, l->op,
-                                                  l->set->comm, l->set->move.stream),
-                "ncclAllReduce", err);
+    struct hvd_cuda_set *set = l->set;
+    const uint32_t number = set->move.n_launched + 1;
+    const uint32_t done = atomic_load_explicit(set->move.done, memory_order_acquire);
+
+    for (int i = 0; i < l->item->work.n_pieces; i++) {
+        const struct hvd_piece *p = &l->item->pieces[i];
+        if (p->count == 0 && hvd_op_keeps_shape(l->c->op))
+            continue;
+        if (hvd_recent_add(&set->recent, p->output, true, number, done))
+            l->is_behind = true;
+        if (p->input != p->output && hvd_recent_add(&set->recent, p->input, false, number, done))
+            l->is_behind = true;
+    }
 }
+
+/* Makes the first stream of the work wait for the inputs. The one that packs also waits for earlier
+ * work with the same memory. */
+static hvd_status_t await_memory(const struct launch *l, bool packs, struct hvd_err *err)
+{
+    const struct hvd_cu_driver_api *cu = &l->g->library->cu;
+    struct hvd_cuda_set *set = l->set;
+    hvd_status_t st = hvd_cuda_await_inputs(l->g, l->item, packs ? &set->pack : &set->move, err);
+
+    if (st != HVD_OK || !packs || !l->is_behind)
+        return st;
+    st = driver(l, cu->cuEventRecord(set->ordered, set->move.stream), "cuEventRecord", err);
+    return st == HVD_OK ? driver(l, cu->cuStreamWaitEvent(set->pack.stream, set->ordered, 0),
+                                 "cuStreamWaitEvent", err)
+                        : st;
+}
+
+/* The collective stream writes the number of this work once the inputs are there. In a set of one
+ * rank, nobody asks. */
+static hvd_status_t begin(const struct launch *l, struct hvd_err *err)
+{
+    if (l->item->work.is_alone)
+        return HVD_OK;
+    return driver(l,
+                  l->g->library->cu.cuStreamWriteValue32_v2(l->set->move.stream, l->set->begun_at,
+                                                            l->set->move.n_launched + 1,
+                                                            HVD_CU_WRITE_VALUE_DEFAULT),
+                  "cuStreamWriteValue32", err);
+}
+
+/* --- Groups ----------------------------------------------------------------------------------- */
+
+/* Begins a group of NCCL, unless there was an abort. */
+static hvd_status_t begin_group(const struct launch *l, struct hvd_err *err)
+{
+    hvd_status_t st = hvd_cuda_nccl_enter(l->g, l->set, err);
+
+    if (st != HVD_OK)
+        return st;
+    st = nccl(l, l->g->library->nccl.ncclGroupStart(), "ncclGroupStart", err);
+    if (st != HVD_OK)
+        hvd_cuda_nccl_leave(l->g, l->set);
+    return st;
+}
+
+/* Ends a group, whose calls had the status st; returns that, or what the end returns. */
+static hvd_status_t end_group(const struct launch *l, hvd_status_t st, struct hvd_err *err)
+{
+    const hvd_status_t ended =
+        nccl(l, l->g->library->nccl.ncclGroupEnd(), "ncclGroupEnd", st == HVD_OK ? err : NULL);
+
+    hvd_cuda_nccl_leave(l->g, l->set);
+    return st == HVD_OK ? ended : st;
+}
+
+/* --- Collectives ------------------------------------------------------------------------------ */
 
 static hvd_status_t gather(const struct launch *l, struct hvd_err *err)
 {
@@ -281,7 +348,7 @@ static hvd_status_t pack_large(const struct launch *l, hvd_cu_ptr_t at, bool is_
     return st;
 }
 
-static hvd_status_t reduce_large(const struct launch *l, hvd_cu_ptr_t at, struct hvd_err *err)
+static hvd_status_t reduce_large(struct launch *l, hvd_cu_ptr_t at, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
@@ -290,7 +357,7 @@ static hvd_status_t reduce_large(const struct launch *l, hvd_cu_ptr_t at, struct
         const bool is_in_buffer = needs_buffer(l, p);
         void *output = is_in_buffer ? hvd_cuda_pointer(at) : p->output;
         const void *input = is_in_buffer || l->is_scaled ? output : p->input;
-        st = reduce_one(l, input, output, (size_t)p->count, err);
+        st = hvd_cuda_reduce(&l->reduction, input, output, (size_t)p->count, err);
         if (is_in_buffer)
             at += aligned(bytes_of(l, p));
     }
@@ -319,24 +386,57 @@ static hvd_status_t plan_allreduce(struct launch *l, size_t *bytes, struct hvd_e
     return HVD_OK;
 }
 
-static hvd_status_t reduce_group(const struct launch *l, hvd_cu_ptr_t buffer, hvd_cu_ptr_t large,
+/* Performs the present step for each message. */
+static hvd_status_t reduce_messages(struct launch *l, hvd_cu_ptr_t buffer, hvd_cu_ptr_t large,
+                                    struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (l->is_in_place)
+        st = hvd_cuda_reduce(&l->reduction, l->whole.input, l->whole.output, (size_t)l->whole.count,
+                             err);
+    else if (l->small_bytes > 0)
+        st = hvd_cuda_reduce(&l->reduction, hvd_cuda_pointer(buffer), hvd_cuda_pointer(buffer),
+                             l->small_bytes / l->width, err);
+    return st == HVD_OK ? reduce_large(l, large, err) : st;
+}
+
+static hvd_status_t reduce_group(struct launch *l, hvd_cu_ptr_t buffer, hvd_cu_ptr_t large,
                                  struct hvd_err *err)
 {
-    const struct hvd_nccl_api *n = &l->g->library->nccl;
-    hvd_status_t st = nccl(l, n->ncclGroupStart(), "ncclGroupStart", err);
+    const hvd_status_t st = begin_group(l, err);
 
+    return st == HVD_OK ? end_group(l, reduce_messages(l, buffer, large, err), err) : st;
+}
+
+/* Moves all messages, in one step or in those of the torus; or performs SCATTER or GATHER. */
+static hvd_status_t reduce_all(struct launch *l, hvd_cu_ptr_t buffer, hvd_cu_ptr_t large,
+                               struct hvd_err *err)
+{
+    const enum hvd_device_work_kind kind = l->item->work.kind;
+    hvd_status_t st;
+
+    l->reduction = (struct hvd_cuda_reduction){
+        .g = l->g, .set = l->set, .type = l->type, .op = l->op, .host = l->item->work.host};
+    st = hvd_cuda_nccl_enter(l->g, l->set, err);
     if (st != HVD_OK)
         return st;
-    if (l->is_in_place)
-        st = reduce_one(l, l->whole.input, l->whole.output, (size_t)l->whole.count, err);
-    else if (l->small_bytes > 0)
-        st = reduce_one(l, hvd_cuda_pointer(buffer), hvd_cuda_pointer(buffer),
-                        l->small_bytes / l->width, err);
+    st = hvd_cuda_reduction_init(&l->reduction, l->c, kind, err);
+    hvd_cuda_nccl_leave(l->g, l->set);
+    if (st == HVD_OK && kind == HVD_DEVICE_GATHER) {
+        st = reduce_messages(l, buffer, large, err);
+        l->reduction.step = HVD_CUDA_REDUCE_GATHER;
+    }
     if (st == HVD_OK)
-        st = reduce_large(l, large, err);
-    const hvd_status_t ended =
-        nccl(l, n->ncclGroupEnd(), "ncclGroupEnd", st == HVD_OK ? err : NULL);
-    return st == HVD_OK ? ended : st;
+        st = reduce_group(l, buffer, large, err);
+    while (st == HVD_OK && l->reduction.has_torus && l->reduction.step < HVD_CUDA_REDUCE_GATHER) {
+        l->reduction.step++;
+        st = reduce_group(l, buffer, large, err);
+    }
+    if (st != HVD_OK || kind != HVD_DEVICE_SCATTER)
+        return st;
+    l->reduction.step = HVD_CUDA_REDUCE_SAVE;
+    return reduce_messages(l, buffer, large, err);
 }
 
 /* Copies a tensor that is not scaled, in a set of one rank. */
@@ -361,29 +461,87 @@ static hvd_status_t copy_group(const struct launch *l, struct hvd_err *err)
     return st;
 }
 
+/* Returns the elements of a message that this rank has. */
+static size_t part_of(const struct hvd_cuda_set *set, size_t count, size_t width)
+{
+    return hvd_torus_part(hvd_torus_share_of(count, width, set->torus.local_size), &set->torus);
+}
+
+/* Packs the inputs. A GATHER has none: it continues in the buffer of its SCATTER. */
+static hvd_status_t take_in(struct launch *l, bool has_small, hvd_cu_ptr_t buffer,
+                            hvd_cu_ptr_t large, struct hvd_err *err)
+{
+    const bool packs = l->packs && l->item->work.kind != HVD_DEVICE_GATHER;
+    hvd_status_t st = await_memory(l, packs, err);
+
+    if (st == HVD_OK && packs && has_small)
+        st = pack(l, l->small, l->n_small, buffer, false, err);
+    if (st == HVD_OK && packs)
+        st = pack_large(l, large, false, err);
+    return st == HVD_OK && packs ? join_streams(l, err) : st;
+}
+
 static hvd_status_t move_allreduce(struct launch *l, struct hvd_err *err)
 {
+    const enum hvd_device_work_kind kind = l->item->work.kind;
     size_t bytes = 0;
     hvd_status_t st = plan_allreduce(l, &bytes, err);
     const bool has_small = !l->is_in_place && l->small_bytes > 0;
 
-    if (st == HVD_OK && bytes > 0)
+    if (kind == HVD_DEVICE_GATHER)
+        l->buffer = l->set->halfway;
+    else if (st == HVD_OK && bytes > 0)
         st = take_buffer(l, bytes, err);
     const hvd_cu_ptr_t buffer = l->buffer ? l->buffer->memory : 0;
     const hvd_cu_ptr_t large = buffer + (has_small ? aligned(l->small_bytes) : 0);
     if (st == HVD_OK)
-        st = hvd_cuda_await_inputs(l->g, l->item, l->packs ? &l->set->pack : &l->set->move, err);
-    if (st == HVD_OK && has_small)
-        st = pack(l, l->small, l->n_small, buffer, false, err);
+        st = take_in(l, has_small, buffer, large, err);
     if (st == HVD_OK)
-        st = pack_large(l, large, false, err);
-    if (st == HVD_OK && l->packs)
-        st = join_streams(l, err);
+        st = begin(l, err);
     if (st == HVD_OK)
-        st = l->item->work.is_alone ? copy_group(l, err) : reduce_group(l, buffer, large, err);
+        st = l->item->work.is_alone ? copy_group(l, err) : reduce_all(l, buffer, large, err);
+    if (kind == HVD_DEVICE_SCATTER) {
+        l->set->halfway = l->buffer;
+        l->buffer = NULL; /* it is free behind the GATHER */
+        return st;
+    }
     if (st == HVD_OK && has_small)
         st = pack(l, l->small, l->n_small, buffer, true, err);
     return st == HVD_OK ? pack_large(l, large, true, err) : st;
+}
+
+/* Whether an allreduce takes three steps, the second one in host memory. */
+static bool is_split(const struct hvd_cuda_device *g, const struct hvd_cuda_set *set,
+                     const struct hvd_collective *c)
+{
+    bool is_scaled = false;
+    const bool is_averaged = hvd_route_reduce(c, &is_scaled) == HVD_NCCL_AVG;
+    const size_t bytes = (size_t)c->count * hvd_dtype_size((int)c->dtype);
+
+    return g->has_hierarchy && set->torus.local_size > 0 && c->op == HVD_ALLREDUCE &&
+           hvd_torus_moves(bytes, c->dtype, is_averaged);
+}
+
+int64_t hvd_cuda_part(struct hvd_device_port *d, const struct hvd_collective *c)
+{
+    const struct hvd_cuda_device *g = hvd_cuda_gpu(d);
+    const struct hvd_cuda_set *set = hvd_cuda_set_find(g, c->set);
+    const size_t width = hvd_dtype_size((int)c->dtype);
+    const struct hvd_piece whole = {.count = c->count};
+    const struct hvd_piece *pieces = c->n_pieces > 0 ? c->pieces : &whole;
+    size_t small = 0;
+    size_t part = 0;
+
+    if (!is_split(g, set, c))
+        return -1;
+    for (int i = 0; i < (c->n_pieces > 0 ? c->n_pieces : 1); i++) {
+        const size_t bytes = (size_t)pieces[i].count * width;
+        if (bytes >= LARGE_BYTES)
+            part += part_of(set, (size_t)pieces[i].count, width);
+        else if (bytes > 0)
+            small = hvd_pack_table_next(small) + bytes;
+    }
+    return (int64_t)(part + part_of(set, small / width, width));
 }
 
 /* --- All operations --------------------------------------------------------------------------- */
@@ -399,7 +557,7 @@ static hvd_status_t move_scatter(struct launch *l, struct hvd_err *err)
     if (l->packs)
         st = take_buffer(l, bytes, err);
     if (st == HVD_OK)
-        st = hvd_cuda_await_inputs(l->g, l->item, l->packs ? &l->set->pack : &l->set->move, err);
+        st = await_memory(l, l->packs, err);
     if (st == HVD_OK && l->packs) {
         from = l->buffer->memory;
         st = pack(l, p, 1, from, false, err);
@@ -407,16 +565,16 @@ static hvd_status_t move_scatter(struct launch *l, struct hvd_err *err)
     if (st == HVD_OK && l->packs)
         st = join_streams(l, err);
     if (st == HVD_OK)
-        st = nccl(l, l->g->library->nccl.ncclGroupStart(), "ncclGroupStart", err);
+        st = begin(l, err);
+    if (st == HVD_OK)
+        st = begin_group(l, err);
     if (st != HVD_OK)
         return st;
-    st = scatter(l, hvd_cuda_pointer(from), err);
-    const hvd_status_t ended =
-        nccl(l, l->g->library->nccl.ncclGroupEnd(), "ncclGroupEnd", st == HVD_OK ? err : NULL);
+    st = end_group(l, scatter(l, hvd_cuda_pointer(from), err), err);
     const struct hvd_piece mine = {.output = p->output, .count = l->c->counts[l->set->rank]};
-    if (st == HVD_OK && ended == HVD_OK && l->packs && mine.count > 0)
-        return pack(l, &mine, 1, address(mine.output), true, err);
-    return st == HVD_OK ? ended : st;
+    return st == HVD_OK && l->packs && mine.count > 0
+               ? pack(l, &mine, 1, address(mine.output), true, err)
+               : st;
 }
 
 static hvd_status_t move_broadcast(const struct launch *l, struct hvd_err *err)
@@ -433,11 +591,12 @@ static hvd_status_t move_broadcast(const struct launch *l, struct hvd_err *err)
 /* Moves data that is not reduced. */
 static hvd_status_t move_data(struct launch *l, struct hvd_err *err)
 {
-    const struct hvd_nccl_api *n = &l->g->library->nccl;
     hvd_status_t st = hvd_cuda_await_inputs(l->g, l->item, &l->set->move, err);
 
     if (st == HVD_OK)
-        st = nccl(l, n->ncclGroupStart(), "ncclGroupStart", err);
+        st = begin(l, err);
+    if (st == HVD_OK)
+        st = begin_group(l, err);
     if (st != HVD_OK)
         return st;
     if (l->c->op == HVD_BROADCAST)
@@ -446,9 +605,7 @@ static hvd_status_t move_data(struct launch *l, struct hvd_err *err)
         st = exchange(l, err);
     else
         st = gather(l, err);
-    const hvd_status_t ended =
-        nccl(l, n->ncclGroupEnd(), "ncclGroupEnd", st == HVD_OK ? err : NULL);
-    return st == HVD_OK ? ended : st;
+    return end_group(l, st, err);
 }
 
 static hvd_status_t run(struct launch *l, struct hvd_err *err)
@@ -462,12 +619,14 @@ static hvd_status_t run(struct launch *l, struct hvd_err *err)
 hvd_status_t hvd_cuda_move(struct hvd_cuda_device *g, struct hvd_cuda_item *item,
                            struct hvd_cuda_event **out, struct hvd_err *err)
 {
-    struct launch l = {
-        .g = g, .item = item, .c = &item->move, .width = hvd_dtype_size((int)item->move.dtype)};
-    hvd_status_t st = hvd_cuda_set_of(g, item->move.set, item->work.is_alone, &l.set, err);
+    struct launch l = {.g = g,
+                       .set = item->set,
+                       .item = item,
+                       .c = &item->move,
+                       .width = hvd_dtype_size((int)item->move.dtype)};
+    hvd_status_t st;
 
-    if (st != HVD_OK)
-        return st;
+    note_memory(&l);
     l.type = hvd_route_type(l.c->op, l.c->dtype, &l.scale);
     l.op = hvd_route_reduce(l.c, &l.is_scaled);
     st = run(&l, err);

@@ -58,6 +58,9 @@ enum hvd_nccl_ops {
 /* Where the factor of ncclRedOpCreatePreMulSum is read: on the device later, or during the call. */
 enum hvd_nccl_residences { HVD_NCCL_SCALAR_DEVICE = 0, HVD_NCCL_SCALAR_HOST = 1 };
 
+/* Of ncclCommSplit: this rank gets no communicator. */
+#define HVD_NCCL_SPLIT_NO_COLOR (-1)
+
 #define HVD_NCCL_CONFIG_MAGIC 0xcafebeefU
 #define HVD_NCCL_CONFIG_VERSION 21800U
 #define HVD_NCCL_CONFIG_UNSET INT_MIN
@@ -86,6 +89,9 @@ struct hvd_nccl_config {
       (struct ncclComm * *comm, int n_ranks, struct hvd_nccl_id id, int rank))                     \
     X(ncclCommInitRankConfig, 21400, 1, hvd_nccl_result_t,                                         \
       (struct ncclComm * *comm, int n_ranks, struct hvd_nccl_id id, int rank,                      \
+       struct hvd_nccl_config *config))                                                            \
+    X(ncclCommSplit, 21800, 1, hvd_nccl_result_t,                                                  \
+      (struct ncclComm * comm, int color, int key, struct ncclComm **made,                         \
        struct hvd_nccl_config *config))
 
 #define HVD_NCCL_COMM_MAP(X)                                                                       \
@@ -108,7 +114,7 @@ struct hvd_nccl_config {
     X(ncclBroadcast, 2200, 1, hvd_nccl_result_t,                                                   \
       (const void *input, void *output, size_t count, hvd_nccl_type_t type, int root,              \
        struct ncclComm *comm, struct CUstream_st *stream))                                         \
-    X(ncclReduce, 2000, 0, hvd_nccl_result_t,                                                      \
+    X(ncclReduce, 2000, 1, hvd_nccl_result_t,                                                      \
       (const void *input, void *output, size_t count, hvd_nccl_type_t type, hvd_nccl_op_t op,      \
        int root, struct ncclComm *comm, struct CUstream_st *stream))                               \
     X(ncclAllGather, 2000, 1, hvd_nccl_result_t,                                                   \

@@ -7,8 +7,6 @@
 
 #include "worker/device/cuda/pack_table.h"
 
-#define ALIGN_BYTES 16
-
 /* Tiles have numbers of 32 bits, also those behind the last one in the last block. */
 #define MOST_TILES (UINT32_MAX - HVD_CUDA_TILES_PER_BLOCK)
 #define MOST_BYTES ((uint64_t)MOST_TILES * HVD_CUDA_TILE_BYTES)
@@ -36,7 +34,7 @@ static bool advance(struct walk *w)
     if (w->next == list->n_pieces)
         return false;
     if (list->is_padded)
-        end = (end + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+        end = hvd_pack_table_next(end);
     w->piece = &list->pieces[w->next++];
     w->place.offset = end;
     w->place.bytes = (uint64_t)w->piece->count * hvd_dtype_size((int)list->dtype);
@@ -186,7 +184,7 @@ static bool follows(const struct walk *w, const struct hvd_piece *whole, uint64_
 {
     return w->piece->input == (const char *)whole->input + bytes &&
            w->piece->output == (char *)whole->output + bytes &&
-           (!w->list->is_padded || bytes % ALIGN_BYTES == 0);
+           (!w->list->is_padded || bytes % HVD_PACK_ALIGN == 0);
 }
 
 int hvd_pack_table_run(const struct hvd_pack_list *list, int first, struct hvd_piece *whole)

@@ -29,6 +29,14 @@ struct hvd_pack_list {
     bool is_padded;
 };
 
+#define HVD_PACK_ALIGN 16
+
+/* Returns where a piece of a padded list begins, behind one that ends there. */
+static inline uint64_t hvd_pack_table_next(uint64_t end)
+{
+    return (end + HVD_PACK_ALIGN - 1) / HVD_PACK_ALIGN * HVD_PACK_ALIGN;
+}
+
 struct hvd_pack_shape {
     uint64_t buffer_bytes; /* to the end of the last piece. The same on all ranks */
     size_t table_bytes;    /* a multiple of 4; the table is aligned to 8 */

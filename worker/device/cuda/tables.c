@@ -25,8 +25,8 @@ static size_t bytes_of(const struct hvd_pack_shape *shape)
 
 static bool is_in_use(const struct hvd_cuda_set *set, const struct hvd_cuda_table *t)
 {
-    return !hvd_cuda_stream_is_done(&set->pack, t->last[0]) ||
-           !hvd_cuda_stream_is_done(&set->move, t->last[1]);
+    return !hvd_cuda_is_done(set->pack.done, t->last[0]) ||
+           !hvd_cuda_is_done(set->move.done, t->last[1]);
 }
 
 /* Writes the addresses of the list to the set's scratch. */
@@ -98,18 +98,18 @@ static hvd_status_t create_table(struct hvd_cuda_device *g, struct hvd_cuda_set 
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a table");
     for (t->room = 4096; t->room < bytes;)
         t->room *= 2;
-    hvd_status_t st = hvd_cuda_check(g, cu->cuMemHostAlloc(&host, t->room, HVD_CU_HOST_PORTABLE),
-                                     "cuMemHostAlloc", err);
+    hvd_status_t st = hvd_cuda_pinned_take(g, t->room, &host, err);
     t->host = host;
     if (st == HVD_OK)
         st = hvd_cuda_check(g, cu->cuMemAllocAsync(&t->device, t->room, s->stream),
                             "cuMemAllocAsync", err);
     if (st != HVD_OK) {
-        if (t->host)
-            (void)cu->cuMemFreeHost(t->host);
+        hvd_cuda_pinned_put(g, t->host);
         hvd_free(t);
         return st;
     }
+    t->last[0] = set->pack.n_launched;
+    t->last[1] = set->move.n_launched;
     set->n_tables++;
     *out = t;
     return HVD_OK;
@@ -214,7 +214,7 @@ void hvd_cuda_tables_destroy(struct hvd_cuda_device *g, struct hvd_cuda_set *set
         struct hvd_cuda_table *t = set->tables;
         set->tables = t->next;
         (void)g->library->cu.cuMemFreeAsync(t->device, set->move.stream);
-        (void)g->library->cu.cuMemFreeHost(t->host);
+        hvd_cuda_pinned_put(g, t->host);
         hvd_free(t);
     }
     hvd_free(set->scratch);

@@ -12,7 +12,7 @@
 
 static struct ncclComm *comms;
 static int n_comms;
-static char last_error[256];
+static _Thread_local char last_error[256];
 
 struct ncclComm *nccl_comms(void)
 {
@@ -47,10 +47,24 @@ hvd_nccl_result_t nccl_check(struct ncclComm *comm, enum fake_call call)
                     comm->life == NCCL_ABORTED ? "aborted" : "destroyed");
         return nccl_fail(NULL, HVD_NCCL_INVALID_ARGUMENT, "comm is not valid");
     }
+    if (nccl_family(comm)->is_family_aborted) {
+        fake_report(FAKE_GPU_AFTER_ABORT,
+                    "%s on communicator %d (rank %d of %d), which shares resources with one that "
+                    "was aborted",
+                    fake_call_name(call), comm->number, comm->rank, comm->n_ranks);
+        return nccl_fail(NULL, HVD_NCCL_INVALID_ARGUMENT, "comm is not valid");
+    }
     if (comm->result == HVD_NCCL_IN_PROGRESS)
         return nccl_fail(comm, HVD_NCCL_INVALID_ARGUMENT, "%s: comm is in progress",
                          fake_call_name(call));
     return comm->result;
+}
+
+struct ncclComm *nccl_family(struct ncclComm *comm)
+{
+    while (comm->is_sharing && comm->parent)
+        comm = comm->parent;
+    return comm;
 }
 
 /* --- Beginning -------------------------------------------------------------------------------- */
@@ -113,9 +127,11 @@ hvd_nccl_result_t nccl_init_begin(struct ncclComm *comm)
 /* Waits until all ranks are there, or the communicator is aborted. */
 static bool wait_for_stage(struct ncclComm *comm, uint32_t stage)
 {
-    while (!meet_is_at(&comm->meet, stage) && !comm->is_aborted)
+    /* an abort of the parent ends a split */
+    while (!meet_is_at(&comm->meet, stage) && !comm->is_aborted &&
+           !(comm->parent && comm->parent->is_aborted))
         fake_wait(200);
-    return !comm->is_aborted;
+    return meet_is_at(&comm->meet, stage);
 }
 
 static hvd_nccl_result_t compare_ranks(struct ncclComm *comm)
@@ -158,14 +174,18 @@ hvd_nccl_result_t nccl_init_end(struct ncclComm *comm)
     return HVD_NCCL_SUCCESS;
 }
 
-/* Both, also if the ranks do not fit together: the others wait. */
-static hvd_nccl_result_t end_init(struct ncclComm *comm, void *data)
+hvd_nccl_result_t nccl_init_finish(struct ncclComm *comm)
 {
-    (void)data;
     const hvd_nccl_result_t opened = nccl_init_open(comm);
     const hvd_nccl_result_t ended = nccl_init_end(comm);
 
     return opened ? opened : ended;
+}
+
+static hvd_nccl_result_t end_init(struct ncclComm *comm, void *data)
+{
+    (void)data;
+    return nccl_init_finish(comm);
 }
 
 static hvd_nccl_result_t check_init(int n_ranks, int rank)
@@ -181,8 +201,8 @@ static hvd_nccl_result_t check_init(int n_ranks, int rank)
     return HVD_NCCL_SUCCESS;
 }
 
-/* Reads the options; a struct of another size is that of another version. */
-static hvd_nccl_result_t configure(struct ncclComm *comm, const struct hvd_nccl_config *config)
+/* A struct of another size is that of another version. */
+hvd_nccl_result_t nccl_configure(struct ncclComm *comm, const struct hvd_nccl_config *config)
 {
     if (config->magic != HVD_NCCL_CONFIG_MAGIC)
         return nccl_fail(NULL, HVD_NCCL_INVALID_ARGUMENT, "ncclConfig_t argument not initialized");
@@ -197,6 +217,8 @@ static hvd_nccl_result_t configure(struct ncclComm *comm, const struct hvd_nccl_
         comm->n_channels = config->max_ctas;
     if (config->min_ctas != HVD_NCCL_CONFIG_UNSET && config->min_ctas > comm->n_channels)
         comm->n_channels = config->min_ctas;
+    if (config->size >= sizeof(*config) && config->split_share != HVD_NCCL_CONFIG_UNSET)
+        comm->is_shared = config->split_share != 0;
     return HVD_NCCL_SUCCESS;
 }
 
@@ -209,7 +231,7 @@ static hvd_nccl_result_t init(struct ncclComm **out, int n_ranks, const struct h
         return result;
     struct ncclComm *comm = nccl_comm_create(n_ranks, id, rank);
     if (config)
-        result = configure(comm, config);
+        result = nccl_configure(comm, config);
     if (result == 0 && nccl_is_grouped())
         return nccl_group_init(comm, out);
     if (result == 0)
@@ -341,8 +363,9 @@ void nccl_abort_end(struct ncclComm *comm)
     fake_count_blocking();
     while (comm->context->is_locked) /* behind another thread that is inside of the driver */
         fake_wait(1000);
-    fake_wait_idle(comm->context);
-    while (comm->n_in_flight > 0)
+    if (!comm->context->broken) /* else each call of the driver fails at once */
+        fake_wait_idle(comm->context);
+    while (comm->n_in_flight > 0 && !comm->context->broken)
         fake_wait(1000);
     free_comm(comm);
 }
@@ -357,6 +380,7 @@ static hvd_nccl_result_t abort_comm(struct ncclComm *comm)
     while (is_initializing && comm->result == HVD_NCCL_IN_PROGRESS)
         fake_wait(1000);
     comm->life = NCCL_ABORTED;
+    nccl_family(comm)->is_family_aborted = comm->is_sharing || comm->is_shared;
     if (comm->meet.segment)
         nccl_slot(comm, comm->rank)->has_ended = 1;
     fake_wake();

@@ -34,11 +34,15 @@ struct meet_slot {
     _Atomic uint64_t host;     /* a hash of NCCL_HOSTID */
     _Atomic uint64_t enqueued; /* collectives, by their sequence numbers, which begin at 1 */
     _Atomic uint64_t started;
-    _Atomic uint64_t read;      /* all contributions of */
-    _Atomic uint64_t blocked;   /* one that cannot start, as collectives are stuck in front */
-    _Atomic uint32_t connected; /* algorithms, a bit each */
-    _Atomic uint32_t peers;     /* connected for sending, a bit each */
-    _Atomic uint32_t has_ended; /* finalized, destroyed or aborted */
+    _Atomic uint64_t read;        /* all contributions of */
+    _Atomic uint64_t blocked;     /* one that cannot start, as collectives are stuck in front */
+    _Atomic uint32_t connected;   /* algorithms, a bit each */
+    _Atomic uint32_t peers;       /* connected for sending, a bit each */
+    _Atomic uint32_t has_ended;   /* finalized, destroyed or aborted */
+    _Atomic uint32_t splits;      /* how often it has come to a split of the communicator ... */
+    _Atomic uint32_t splits_read; /* ... and has seen all colors of one */
+    _Atomic int32_t split_color;
+    _Atomic int32_t split_key;
     _Atomic uint64_t sent[MEET_MAX_RANKS]; /* messages, by destination */
     _Atomic uint64_t received[MEET_MAX_RANKS];
 };

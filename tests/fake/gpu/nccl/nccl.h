@@ -44,7 +44,12 @@ struct ncclComm {
     bool is_aborted; /* its kernels end now */
     bool is_finalized;
     bool is_freed;
-    bool must_connect; /* something is used for the first time */
+    bool must_connect;       /* something is used for the first time */
+    struct ncclComm *parent; /* that was split; or NULL */
+    bool is_shared;          /* what it is split into uses its resources */
+    bool is_sharing;         /* it uses those of its parent */
+    bool is_family_aborted;  /* of the first parent: one of the family was aborted */
+    uint32_t n_splits;
     int n_channels;
     hvd_nccl_result_t result; /* success, in progress, or what failed */
     char error[256];
@@ -98,6 +103,12 @@ hvd_nccl_result_t nccl_init_begin(struct ncclComm *comm);
 hvd_nccl_result_t nccl_init_open(struct ncclComm *comm);
 /* Third part: waits until they have done the same. */
 hvd_nccl_result_t nccl_init_end(struct ncclComm *comm);
+/* The second and the third part, also if the ranks do not fit together: the others wait. */
+hvd_nccl_result_t nccl_init_finish(struct ncclComm *comm);
+/* Reads the options of a new communicator. */
+hvd_nccl_result_t nccl_configure(struct ncclComm *comm, const struct hvd_nccl_config *config);
+/* The first parent of those that share resources with this one. */
+struct ncclComm *nccl_family(struct ncclComm *comm);
 /* Waits as an abort does, and frees. */
 void nccl_abort_end(struct ncclComm *comm);
 /* A communicator of the current context, and in the list of all. */

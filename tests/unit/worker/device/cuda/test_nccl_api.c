@@ -30,6 +30,8 @@ SAME_TYPE(hvd_nccl_result_t (*)(struct ncclComm **, int, ncclUniqueId, int),
           __typeof__(&ncclCommInitRank));
 SAME_TYPE(hvd_nccl_result_t (*)(struct ncclComm **, int, ncclUniqueId, int, ncclConfig_t *),
           __typeof__(&ncclCommInitRankConfig));
+SAME_TYPE(hvd_nccl_result_t (*)(struct ncclComm *, int, int, struct ncclComm **, ncclConfig_t *),
+          __typeof__(&ncclCommSplit));
 _Static_assert(sizeof(struct hvd_nccl_id) == sizeof(ncclUniqueId), "");
 _Static_assert(_Alignof(struct hvd_nccl_id) == _Alignof(ncclUniqueId), "");
 
@@ -42,6 +44,7 @@ SAME_FIELD(min_ctas, minCTAs);
 SAME_FIELD(max_ctas, maxCTAs);
 SAME_FIELD(net_name, netName);
 SAME_FIELD(split_share, splitShare);
+SAME(SPLIT_NO_COLOR, NCCL_SPLIT_NOCOLOR);
 SAME(CONFIG_UNSET, NCCL_CONFIG_UNDEF_INT);
 _Static_assert(HVD_NCCL_CONFIG_MAGIC == NCCL_API_MAGIC, "");
 _Static_assert(HVD_NCCL_CONFIG_VERSION == NCCL_VERSION(2, 18, 0), "");

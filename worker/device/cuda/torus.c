@@ -1,0 +1,76 @@
+/* The places and shares of a torus; see torus.h. Pure. */
+#include "worker/device/cuda/torus.h"
+
+#include <string.h>
+
+#include "worker/reduce/half_bits.h"
+
+#define LONG_BYTES ((size_t)512 << 10)
+#define ALIGNMENT 256 /* of chunks, as NCCL moves aligned memory faster */
+
+/* Returns how many of the first n ranks are on the host of a rank. */
+static int count_on(const int *hosts, int n, int rank)
+{
+    int found = 0;
+
+    for (int i = 0; i < n; i++)
+        found += hosts[i] == hosts[rank];
+    return found;
+}
+
+struct hvd_torus hvd_torus_of(const int *hosts, int size, int rank)
+{
+    struct hvd_torus t = {0};
+
+    if (!hosts)
+        return t;
+    const int local_size = count_on(hosts, size, rank);
+    if (local_size == 1 || local_size == size)
+        return t;
+    for (int i = 0; i < size; i++)
+        if (count_on(hosts, size, i) != local_size)
+            return t;
+    while (hosts[t.host] != hosts[rank])
+        t.host++;
+    t.local_rank = count_on(hosts, rank, rank);
+    t.local_size = local_size;
+    return t;
+}
+
+bool hvd_torus_moves(size_t bytes, enum hvd_dtype dtype, bool is_averaged)
+{
+    return bytes >= LONG_BYTES && (!is_averaged || hvd_dtype_is_real(dtype));
+}
+
+struct hvd_torus_share hvd_torus_share_of(size_t count, size_t width, int local_size)
+{
+    const size_t step = ALIGNMENT / width;
+    const size_t chunk = count / (size_t)local_size / step * step;
+
+    return (struct hvd_torus_share){.chunk = chunk, .rest = count - chunk * (size_t)local_size};
+}
+
+size_t hvd_torus_part(struct hvd_torus_share share, const struct hvd_torus *t)
+{
+    return share.chunk + (t->local_rank == t->local_size - 1 ? share.rest : 0);
+}
+
+void hvd_torus_factor(enum hvd_dtype dtype, int size, void *factor)
+{
+    const double wide = 1 / (double)size;
+    const float narrow = (float)wide;
+    uint16_t half = 0;
+
+    switch ((int)dtype) {
+    case HVD_FLOAT64:
+        memcpy(factor, &wide, sizeof(wide));
+        return;
+    case HVD_FLOAT32:
+        memcpy(factor, &narrow, sizeof(narrow));
+        return;
+    default:
+        break;
+    }
+    half = dtype == HVD_FLOAT16 ? hvd_float16_narrow(narrow) : hvd_bfloat16_narrow(narrow);
+    memcpy(factor, &half, sizeof(half));
+}
