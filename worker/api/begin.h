@@ -12,7 +12,9 @@ struct hvd_job {
     struct hvd_autotune *autotune;   /* owned; outlives the engine; rank 0's; NULL: none */
     struct hvd_bootstrap *bootstrap; /* owned; its transport is the engine's */
     struct hvd_log log;
+    struct hvd_cuda_options device_options; /* ordinal is unused */
     bool has_dynamic_sets;
+    bool waits_on_host; /* horovod_wait_stream waits for the GPU */
 };
 
 /*

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/api/api_internal.h"
+#include "worker/api/devices.h"
 
 #define BARRIER_NAME "barrier.noname"
 #define MADE_NAME_MAX 96
@@ -30,7 +30,8 @@ struct prepared {
     bool is_known;   /* operation, name and process set are known, whatever else is wrong */
     bool is_unnamed; /* gets a name once all arguments were checked */
     char name[MADE_NAME_MAX];
-    int64_t *splits; /* owned */
+    int64_t *splits;         /* owned */
+    horovod_tensor_t tensor; /* the description as of this version, as far as it is readable */
 };
 
 /* Copies a description of any size, and zeroes the fields that it lacks. */
@@ -160,6 +161,7 @@ static hvd_status_t make_request(enum hvd_op op, const horovod_tensor_t *t, int 
     const bool reduces = op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER;
 
     req->op = op;
+    req->device = t->memory == HOROVOD_MEMORY_HOST ? HVD_CPU : HVD_GPU;
     req->dtype = (enum hvd_dtype)t->dtype;
     req->reduce = reduces ? (enum hvd_reduce)t->op : HVD_SUM;
     req->root = op == HVD_BROADCAST ? t->root_rank : 0;
@@ -182,10 +184,11 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
     return x != y && (x < y ? y - x < a_bytes : x - y < b_bytes);
 }
 
-static hvd_status_t check_memory(const struct call *call, const struct hvd_request *req,
+static hvd_status_t check_memory(const struct call *call, const struct prepared *p,
                                  const struct hvd_topology *top, const struct hvd_self *self,
                                  struct hvd_err *err)
 {
+    const struct hvd_request *req = &p->submission.request;
     const size_t width = hvd_dtype_size((int)req->dtype);
     const bool reads = req->op != HVD_BROADCAST || top->rank == req->root;
     int64_t count = 0;
@@ -199,13 +202,18 @@ static hvd_status_t check_memory(const struct call *call, const struct hvd_reque
         out = count;
     else if (req->op == HVD_REDUCESCATTER && req->ndim > 0)
         out = hvd_rows_of(req->shape[0], self->rank, self->size) * hvd_request_row_elements(req);
-    if (out == 0)
-        return HVD_OK;
-    if (!call->output)
+    if (out > 0 && !call->output)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "output is NULL");
-    if (reads && overlap(call->input, (size_t)count * width, call->output, (size_t)out * width))
+    if (out > 0 && reads &&
+        overlap(call->input, (size_t)count * width, call->output, (size_t)out * width))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "input and output overlap in part");
-    return HVD_OK;
+    if (p->tensor.memory == HOROVOD_MEMORY_HOST)
+        return HVD_OK;
+    const hvd_status_t st =
+        reads ? hvd_api_check_gpu_memory(&p->tensor, call->input, "input", err) : HVD_OK;
+    return st != HVD_OK || out == 0
+               ? st
+               : hvd_api_check_gpu_memory(&p->tensor, call->output, "output", err);
 }
 
 /* Finds the place of this process in the set that the tensor names. */
@@ -238,16 +246,15 @@ static hvd_status_t prepare_splits(struct prepared *p, const horovod_tensor_t *t
 }
 
 /* Finds operation, name and process set of the call, as far as its description is readable, and
- * copies the description to *t. Overwrites *p. */
-static hvd_status_t identify(const struct call *call, struct prepared *p, horovod_tensor_t *t,
-                             struct hvd_err *err)
+ * copies the description. Overwrites *p. */
+static hvd_status_t identify(const struct call *call, struct prepared *p, struct hvd_err *err)
 {
     struct hvd_request *req = &p->submission.request;
+    horovod_tensor_t *t = &p->tensor;
     hvd_status_t st = HVD_OK;
 
     *p = (struct prepared){.submission = {.input = call->input, .output = call->output}};
     req->op = call->op;
-    *t = (horovod_tensor_t){0};
     if (call->op == HVD_BARRIER || call->op == HVD_JOIN) {
         t->process_set = call->tensor ? call->tensor->process_set : 0;
         req->name = hvd_strview_of(call->op == HVD_JOIN ? HVD_JOIN_NAME : BARRIER_NAME);
@@ -269,11 +276,11 @@ static hvd_status_t identify(const struct call *call, struct prepared *p, horovo
 }
 
 static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call *call,
-                                   const horovod_tensor_t *t, struct prepared *p,
-                                   struct hvd_err *err)
+                                   struct prepared *p, struct hvd_err *err)
 {
     const struct hvd_topology *top = hvd_engine_topology(engine);
     struct hvd_request *req = &p->submission.request;
+    const horovod_tensor_t *t = &p->tensor;
     struct hvd_self self = {0};
     hvd_status_t st = check_fields(call->tensor, t, err);
 
@@ -287,8 +294,10 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
         st = make_request(call->op, t, top->size, req, err);
     if (st == HVD_OK && req->reduce == HVD_ADASUM)
         st = hvd_op_layout_check_adasum(self.size, err);
+    if (st == HVD_OK && t->memory != HOROVOD_MEMORY_HOST)
+        st = hvd_api_device_of(engine, t, err);
     if (st == HVD_OK)
-        st = check_memory(call, req, top, &self, err);
+        st = check_memory(call, p, top, &self, err);
     if (st == HVD_OK && call->op == HVD_ALLTOALL)
         st = prepare_splits(p, t, self.size, err);
     if (st != HVD_OK && t->name && req->name.len > 0)
@@ -300,15 +309,14 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
 static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, struct prepared *p,
                             struct hvd_err *err)
 {
-    horovod_tensor_t t;
     struct hvd_self self;
-    hvd_status_t st = identify(call, p, &t, err);
+    hvd_status_t st = identify(call, p, err);
 
     if (st != HVD_OK)
         return st;
     if (call->op != HVD_BARRIER && call->op != HVD_JOIN)
-        return prepare_tensor(engine, call, &t, p, err);
-    st = find_self(engine, call, t.process_set, &self, err);
+        return prepare_tensor(engine, call, p, err);
+    st = find_self(engine, call, p->tensor.process_set, &self, err);
     p->submission.request.reduce = HVD_SUM;
     p->submission.request.prescale = 1;
     p->submission.request.postscale = 1;
@@ -326,20 +334,45 @@ static void announce_refused(struct hvd_engine *engine, const struct prepared *p
                                                         .reason = reason});
 }
 
+/* Records the point from which on the input of a tensor on a GPU is there. */
+static hvd_status_t mark_input(struct hvd_engine *engine, struct prepared *p,
+                               struct hvd_api_mark *last, struct hvd_err *err)
+{
+    if (p->tensor.memory == HOROVOD_MEMORY_HOST)
+        return HVD_OK;
+    const hvd_status_t st = hvd_api_mark_input(engine, &p->tensor, last, err);
+    if (st != HVD_OK)
+        return HVD_WRAP(err, st, "tensor %.*s", (int)p->submission.request.name.len,
+                        p->submission.request.name.data);
+    p->submission.ready = hvd_device_event_retain(last->event);
+    return st;
+}
+
+/* Frees what a prepared call owns, and forgets the point at which its input is there. */
+static void finish_prepared(struct prepared *p, struct hvd_api_mark *last)
+{
+    hvd_device_event_release(p->submission.ready);
+    hvd_free(p->splits);
+    hvd_api_mark_drop(last);
+}
+
 /* Checks and submits a call. The engine is entered. */
 static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
                            int64_t *handle, struct hvd_err *err)
 {
     struct prepared p;
+    struct hvd_api_mark mark = {.is_there = false};
     hvd_status_t st = prepare(engine, call, &p, err);
 
     p.submission.is_waited_now = is_waited_now;
     name_unnamed(engine, &p);
     if (st == HVD_OK)
+        st = mark_input(engine, &p, &mark, err);
+    if (st == HVD_OK)
         st = hvd_engine_submit(engine, &p.submission, handle, err);
     if (st != HVD_OK)
         announce_refused(engine, &p, st, err->msg);
-    hvd_free(p.splits);
+    finish_prepared(&p, &mark);
     return st;
 }
 
@@ -369,9 +402,8 @@ static void announce_group_refused(struct hvd_engine *engine, const struct group
 {
     for (int i = 0; i < g->n; i++) {
         const struct call call = call_of(g, i);
-        horovod_tensor_t t;
         struct prepared p;
-        if (identify(&call, &p, &t, NULL) != HVD_OK)
+        if (identify(&call, &p, NULL) != HVD_OK)
             continue;
         name_unnamed_of_group(
             engine, &p,
@@ -387,6 +419,7 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     const uint32_t n = (uint32_t)g->n;
     struct prepared *p = hvd_calloc(n, sizeof(*p));
     struct hvd_submission *submissions = hvd_calloc(n, sizeof(*submissions));
+    struct hvd_api_mark mark = {.is_there = false};
     uint64_t number = 0;
     hvd_status_t st = HVD_OK;
 
@@ -405,32 +438,49 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     }
     for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
         name_unnamed_of_group(engine, &p[i], (struct index_in_group){i, n, &number});
+        st = mark_input(engine, &p[i], &mark, err);
         submissions[i] = p[i].submission;
     }
     if (st == HVD_OK && n > 0)
         st = hvd_engine_submit_group(engine, submissions, n, handles, err);
     if (st != HVD_OK)
         announce_group_refused(engine, g, &number, st, err->msg);
+    for (uint32_t i = 0; p && i < n; i++)
+        finish_prepared(&p[i], &mark);
     hvd_free(submissions);
     hvd_free(p);
     return st;
 }
 
+/* Records the point from which on the input of a tensor on a GPU is there. False if the tensor is
+ * not on this rank's GPU, or the slow path must report a failure. */
+static bool mark_expected(struct hvd_engine *engine, const horovod_tensor_t *t,
+                          struct hvd_api_mark *last)
+{
+    const struct hvd_device_port *device = hvd_engine_device(engine);
+
+    return t->memory == HOROVOD_MEMORY_CUDA && device && device->ordinal == t->device &&
+           hvd_api_mark_input(engine, t, last, NULL) == HVD_OK;
+}
+
 /* Describes an allreduce in the form that the engine compares with expected ones. Returns false for
- * a description of another version, without a name, or with errors: those take the slow path. */
-static bool describe(const struct call *call, struct hvd_described *out,
-                     struct hvd_completion *room)
+ * a description of another version, without a name, or with errors: those take the slow path. So
+ * does the first tensor on a GPU. The caller releases out->ready. */
+static bool describe(struct hvd_engine *engine, const struct call *call, struct hvd_described *out,
+                     struct hvd_completion *room, struct hvd_api_mark *last)
 {
     const horovod_tensor_t *t = call->tensor;
 
     if (call->op != HVD_ALLREDUCE || !t || t->size != sizeof(*t) || !t->name || t->reserved != 0 ||
         t->process_set < 0 || (t->ndim > 0 && !t->shape))
         return false;
+    if (t->memory != HOROVOD_MEMORY_HOST && !mark_expected(engine, t, last))
+        return false;
     *out = (struct hvd_described){
         .op = HVD_ALLREDUCE,
         .dtype = (int)t->dtype,
         .reduce = (int)t->op,
-        .device = HVD_CPU,
+        .device = t->memory == HOROVOD_MEMORY_HOST ? HVD_CPU : HVD_GPU,
         .ndim = t->ndim,
         .prescale = factor(t->prescale_factor),
         .postscale = factor(t->postscale_factor),
@@ -439,6 +489,7 @@ static bool describe(const struct call *call, struct hvd_described *out,
         .input = call->input,
         .output = call->output,
         .set = (uint32_t)t->process_set,
+        .ready = t->memory == HOROVOD_MEMORY_HOST ? NULL : hvd_device_event_retain(last->event),
         .completion = completion_of(t, room),
     };
     return true;
@@ -451,11 +502,15 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
 {
     struct hvd_described described;
     struct hvd_completion room;
+    struct hvd_api_mark mark = {.is_there = false};
 
-    if (!describe(call, &described, &room))
+    if (!describe(engine, call, &described, &room, &mark))
         return false;
     described.is_waited_now = is_waited_now;
-    return hvd_engine_submit_expected(engine, &described, handle);
+    const bool is_expected = hvd_engine_submit_expected(engine, &described, handle);
+    hvd_device_event_release(described.ready);
+    hvd_api_mark_drop(&mark);
+    return is_expected;
 }
 
 /* submit_expected() for a group. The engine does not treat one tensor as a group. */
@@ -470,16 +525,23 @@ static bool submit_expected_group(struct hvd_engine *engine, const struct group 
     struct hvd_completion *rooms = is_small ? rooms_on_stack
                                    : d      ? (struct hvd_completion *)(d + g->n)
                                             : NULL;
+    struct hvd_api_mark mark = {.is_there = false};
     bool is_one = d && g->op == HVD_ALLREDUCE && g->n > 0;
+    int n_described = 0;
 
     for (int i = 0; is_one && i < g->n; i++) {
         const struct call call = call_of(g, i);
-        is_one = describe(&call, &d[i], &rooms[i]) && d[i].set == d[0].set;
+        is_one = describe(engine, &call, &d[i], &rooms[i], &mark);
+        n_described += is_one;
+        is_one = is_one && d[i].set == d[0].set;
         d[i].group_size = g->n > 1 ? (uint32_t)g->n : 0;
     }
     if (is_one)
         is_one = g->n > 1 ? hvd_engine_submit_expected_group(engine, d, (uint32_t)g->n, handles)
                           : hvd_engine_submit_expected(engine, d, handles);
+    for (int i = 0; i < n_described; i++)
+        hvd_device_event_release(d[i].ready);
+    hvd_api_mark_drop(&mark);
     if (d != on_stack)
         hvd_free(d);
     return is_one;
@@ -490,10 +552,9 @@ static bool submit_expected_group(struct hvd_engine *engine, const struct group 
 static void announce_call_refused(struct hvd_engine *engine, const struct call *call,
                                   const char *reason)
 {
-    horovod_tensor_t t;
     struct prepared p;
 
-    if (identify(call, &p, &t, NULL) != HVD_OK)
+    if (identify(call, &p, NULL) != HVD_OK)
         return;
     name_unnamed(engine, &p);
     announce_refused(engine, &p, HVD_ERR_INVALID, reason);
@@ -569,7 +630,7 @@ static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
     if (!submit_expected(engine, call, true, handle))
         st = submit(engine, call, true, handle, &why);
     if (st == HVD_OK)
-        st = hvd_engine_wait_for(engine, *handle, timeout_ns, outcome, &why);
+        st = hvd_engine_wait_result(engine, *handle, timeout_ns, outcome, &why);
     hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }

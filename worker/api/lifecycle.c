@@ -198,6 +198,16 @@ struct hvd_telemetry *hvd_api_telemetry(const struct hvd_log **log)
     return job->telemetry;
 }
 
+struct hvd_cuda_options hvd_api_device_options(void)
+{
+    return atomic_load_explicit(&api.job, memory_order_acquire)->device_options;
+}
+
+bool hvd_api_waits_on_host(void)
+{
+    return atomic_load_explicit(&api.job, memory_order_acquire)->waits_on_host;
+}
+
 bool hvd_api_allows_set_changes(void)
 {
     const struct hvd_job *job = atomic_load_explicit(&api.job, memory_order_acquire);

@@ -16,10 +16,14 @@ static const char *const moves_host_memory[] = {"HOROVOD_CONTROLLER", "HOROVOD_C
 static const struct hvd_provider providers[] = {
     {.name = "mpi", .bootstrap = &hvd_mpi_bootstrap, .built = 1, .variables = moves_host_memory},
     {.name = "gloo"},
-    {.name = "nccl"},
+    {.name = "nccl", .find = hvd_cuda_nccl_version},
     {.name = "ddl"},
     {.name = "ccl"},
-    {.name = "cuda"},
+    {.name = "cuda",
+     .find = hvd_cuda_driver_version,
+     .open_device = hvd_cuda_create,
+     .ordinal_of = hvd_cuda_ordinal_of,
+     .problem = hvd_cuda_nccl_problem},
     {.name = "rocm"},
 };
 
@@ -35,7 +39,9 @@ int hvd_providers_built(const char *name)
 {
     const struct hvd_provider *provider = hvd_providers_find(name);
 
-    return provider ? provider->built : 0;
+    if (!provider)
+        return 0;
+    return provider->find ? provider->find() : provider->built;
 }
 
 bool hvd_providers_enabled(const char *name)

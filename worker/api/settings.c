@@ -17,16 +17,17 @@
 #include "base/text.h"
 
 enum kind {
-    SWITCH,   /* bool */
-    INTEGER,  /* int64_t */
-    DURATION, /* int64_t of nanoseconds; written as a number of units of `unit_ns` */
-    FRACTION, /* double */
-    PATH,     /* char[HVD_SETTING_MAX] */
-    LEVEL,    /* enum hvd_log_level */
-    METHOD,   /* enum hvd_algorithm */
-    TABLE,    /* struct hvd_algorithm_table */
-    CORES,    /* n_cores, cores */
-    PROVIDER, /* not stored: the name of a provider that this library was built with */
+    SWITCH,    /* bool */
+    INTEGER,   /* int64_t */
+    DURATION,  /* int64_t of nanoseconds; written as a number of units of `unit_ns` */
+    FRACTION,  /* double */
+    PATH,      /* char[HVD_SETTING_MAX] */
+    LEVEL,     /* enum hvd_log_level */
+    METHOD,    /* enum hvd_algorithm */
+    TABLE,     /* struct hvd_algorithm_table */
+    CORES,     /* n_cores, cores */
+    GPU_ROUTE, /* enum hvd_gpu_operations */
+    PROVIDER,  /* not stored: the name of a provider that this library was built with */
 };
 
 struct variable {
@@ -63,6 +64,10 @@ static const struct variable honoured[] = {
      1e9},
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", INTEGER, FIELD(adasum_chunk_bytes), 1 << 30, EXABYTE, "bytes",
      0},
+    {"HOROVOD_GPU_OPERATIONS", GPU_ROUTE, FIELD(gpu_operations), 0, 0, "", 0},
+    {"HOROVOD_TORUS_ALLREDUCE", SWITCH, FIELD(torus_allreduce), 0, 0, "", 0},
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", SWITCH, FIELD(hierarchical_allreduce), 0, 0, "", 0},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", SWITCH, FIELD(async_completion), 1, 0, "", 0},
     {"HOROVOD_AUTOTUNE", SWITCH, FIELD(autotune), 0, 0, "", 0},
     {"HOROVOD_AUTOTUNE_LOG", PATH, FIELD(autotune_log), 0, 0, "", 0},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", INTEGER, FIELD(autotune_warmup_samples), 3, 1e6, "samples",
@@ -86,7 +91,6 @@ static const struct variable honoured[] = {
 
 #define FROM_MPI "ranks come from MPI"
 #define NO_GLOO "there is no Gloo in this library"
-#define NO_GPU "this library moves the memory of the host"
 
 static const struct {
     const char *name;
@@ -103,16 +107,12 @@ static const struct {
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", NO_GLOO},
     {"HOROVOD_GLOO_IFACE", NO_GLOO},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", NO_GLOO},
-    {"HOROVOD_HIERARCHICAL_ALLREDUCE", "the transport uses the hosts' structure by itself"},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", "the transport uses the hosts' structure by itself"},
-    {"HOROVOD_TORUS_ALLREDUCE", NO_GPU},
-    {"HOROVOD_BATCH_D2D_MEMCOPIES", NO_GPU},
-    {"HOROVOD_NUM_NCCL_STREAMS", NO_GPU},
-    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "results in the memory of the host are there when their "
-                                        "handle is done"},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", "a kernel copies all tensors of a fused operation at once"},
+    {"HOROVOD_NUM_NCCL_STREAMS", "each process set has streams of its own"},
     {"HOROVOD_ENABLE_XLA_OPS", "allreduces that XLA compiles for the host need no setting"},
     {"HOROVOD_ELASTIC", "the ranks of an MPI job are fixed"},
-    {"HOROVOD_DISABLE_NVTX_RANGES", NO_GPU},
+    {"HOROVOD_DISABLE_NVTX_RANGES", "the library marks no ranges for NVIDIA's profiler"},
     {"HOROVOD_CCL_CACHE", "there is no oneCCL in this library"},
     {"DDL_OPTIONS", "there is no DDL in this library"},
 };
@@ -201,6 +201,14 @@ static hvd_status_t read_level(const char *text, enum hvd_log_level *out)
     return HVD_OK;
 }
 
+static hvd_status_t read_gpu_route(const char *text, enum hvd_gpu_operations *out)
+{
+    const bool is_nccl = strcasecmp(text, "nccl") == 0;
+
+    *out = is_nccl ? HVD_GPU_OVER_NCCL : HVD_GPU_OVER_HOST;
+    return is_nccl || strcasecmp(text, "mpi") == 0 ? HVD_OK : HVD_ERR_INVALID;
+}
+
 static hvd_status_t read_method(const char *text, enum hvd_algorithm *out)
 {
     const int algorithm = hvd_algorithm_parse(text);
@@ -260,6 +268,8 @@ static hvd_status_t read_value(const struct hvd_lookup *from, const struct varia
         return read_method(text, (enum hvd_algorithm *)(void *)field);
     case TABLE:
         return hvd_algorithm_table_parse(text, (struct hvd_algorithm_table *)(void *)field, NULL);
+    case GPU_ROUTE:
+        return read_gpu_route(text, (enum hvd_gpu_operations *)(void *)field);
     case CORES:
         return read_cores(text, settings);
     case PATH:
@@ -335,6 +345,9 @@ static hvd_status_t refuse(const struct hvd_lookup *from, const struct variable 
         break;
     case METHOD:
         snprintf(allowed, sizeof(allowed), "auto, doubling, rabenseifner, ring or mpi");
+        break;
+    case GPU_ROUTE:
+        snprintf(allowed, sizeof(allowed), "NCCL or MPI");
         break;
     case TABLE:
         return refuse_table(v, text, err);

@@ -8,6 +8,12 @@
 #include "base/status.h"
 #include "worker/transport/algorithm.h"
 
+/* The values of HOROVOD_GPU_OPERATIONS. */
+enum hvd_gpu_operations {
+    HVD_GPU_OVER_NCCL, /* where there is NCCL */
+    HVD_GPU_OVER_HOST, /* through the memory of the host */
+};
+
 #define HVD_SETTING_MAX 1024  /* bytes of a path, terminator included */
 #define HVD_AFFINITY_MAX 1024 /* entries of HOROVOD_THREAD_AFFINITY */
 
@@ -27,6 +33,10 @@ struct hvd_settings {
     struct hvd_algorithm_table mpi_allreduce_table; /* without rows: the built-in one */
     bool deterministic; /* sums do not depend on timing; restricts mpi_allreduce */
     int64_t adasum_chunk_bytes;
+    enum hvd_gpu_operations gpu_operations;
+    bool torus_allreduce; /* of tensors on GPUs; both mean the torus */
+    bool hierarchical_allreduce;
+    bool async_completion; /* horovod_wait_stream does not wait for the GPU */
     bool autotune;
     char autotune_log[HVD_SETTING_MAX]; /* empty: not set */
     int64_t autotune_warmup_samples;

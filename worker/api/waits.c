@@ -10,6 +10,7 @@ int64_t hvd_api_timeout_ns(int64_t timeout_ms)
     return (timeout_ms < 0 ? 0 : timeout_ms > most_ms ? most_ms : timeout_ms) * 1000000;
 }
 
+/* Waits until the result is there. */
 static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
                                     struct hvd_outcome *outcome, horovod_error_t *err)
 {
@@ -19,7 +20,7 @@ static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
     if (!engine)
         return hvd_api_not_initialized(err);
     hvd_err_clear(&why);
-    hvd_status_t st = hvd_engine_wait_for(engine, handle, timeout_ns, outcome, &why);
+    hvd_status_t st = hvd_engine_wait_result(engine, handle, timeout_ns, outcome, &why);
     hvd_api_exit();
     return hvd_api_status(st, &why, err);
 }
@@ -76,6 +77,47 @@ horovod_status_t horovod_wait_join(horovod_handle_t handle, int64_t timeout_ms, 
     return status;
 }
 
+/* Makes the stream wait for the result of a launched operation. */
+static hvd_status_t order(struct hvd_engine *engine, struct hvd_outcome *outcome, void *stream,
+                          struct hvd_err *err)
+{
+    const hvd_status_t st = hvd_engine_order(engine, outcome->event, stream, err);
+
+    if (st == HVD_ERR_INVALID) /* the program may free the tensor now */
+        (void)hvd_engine_await(engine, outcome->event, NULL);
+    hvd_device_event_release(outcome->event);
+    outcome->event = NULL;
+    if (outcome->output) {
+        outcome->output->has_stream = outcome->output->device != NULL;
+        outcome->output->stream = stream;
+    }
+    return st;
+}
+
+horovod_status_t horovod_wait_stream(horovod_handle_t handle, void *stream, int64_t timeout_ms,
+                                     horovod_output_t **output, horovod_error_t *err)
+{
+    const int64_t timeout_ns = timeout_ms < 0 ? -1 : hvd_api_timeout_ns(timeout_ms);
+    struct hvd_outcome outcome = {0};
+    struct hvd_err why;
+    struct hvd_engine *engine = hvd_api_enter(false);
+
+    if (!engine)
+        return hvd_api_not_initialized(err);
+    hvd_err_clear(&why);
+    hvd_status_t st = hvd_api_waits_on_host()
+                          ? hvd_engine_wait_result(engine, handle, timeout_ns, &outcome, &why)
+                          : hvd_engine_wait_for(engine, handle, timeout_ns, &outcome, &why);
+    if (st == HVD_OK)
+        st = order(engine, &outcome, stream, &why);
+    if (st != HVD_OK || !output)
+        hvd_output_destroy(outcome.output);
+    else
+        *output = outcome.output;
+    hvd_api_exit();
+    return hvd_api_status(st, &why, err);
+}
+
 const void *horovod_output_data(const horovod_output_t *output)
 {
     return output->data;
@@ -94,9 +136,4 @@ int64_t horovod_output_rows_of(const horovod_output_t *output, int rank)
 size_t horovod_output_bytes(const horovod_output_t *output)
 {
     return output->bytes;
-}
-
-void horovod_output_release(horovod_output_t *output)
-{
-    hvd_output_destroy(output);
 }

@@ -19,8 +19,11 @@
 
 #define ANSWER_MAX ((size_t)4096)
 
-/* Prints a word for each available framework. */
-static char search[] = "import importlib.util as u\n"
+/* Prints a word for each available framework, and for NCCL: that of PyTorch's wheels, or one that
+ * the loader finds. */
+static char search[] = "import ctypes\n"
+                       "import importlib.util as u\n"
+                       "import os\n"
                        "def has(name):\n"
                        "    try:\n"
                        "        return u.find_spec(name) is not None\n"
@@ -29,7 +32,21 @@ static char search[] = "import importlib.util as u\n"
                        "for name, there in (('tensorflow', 'tensorflow'), ('torch', 'torch'), "
                        "('mxnet', 'mxnet')):\n"
                        "    if has(there) and has('horovod.' + name):\n"
-                       "        print('found:' + name)\n";
+                       "        print('found:' + name)\n"
+                       "def has_nccl():\n"
+                       "    try:\n"
+                       "        folders = u.find_spec('nvidia.nccl').submodule_search_locations\n"
+                       "        if any(os.path.exists(os.path.join(f, 'lib', 'libnccl.so.2'))\n"
+                       "               for f in folders):\n"
+                       "            return True\n"
+                       "    except Exception:\n"
+                       "        pass\n"
+                       "    try:\n"
+                       "        return bool(ctypes.CDLL('libnccl.so.2'))\n"
+                       "    except OSError:\n"
+                       "        return False\n"
+                       "if has_nccl():\n"
+                       "    print('found:nccl')\n";
 
 /* Writes the path of a program beside this one; false when it does not exist, or cannot be run. */
 static bool find_beside(const char *name, char path[PATH_MAX])
@@ -100,13 +117,13 @@ hvd_status_t hvd_build_describe(struct hvd_buf *out)
                         "    [ ] Gloo\n"
                         "\n"
                         "Available Tensor Operations:\n"
-                        "    [ ] NCCL\n"
+                        "    [%c] NCCL\n"
                         "    [ ] DDL\n"
                         "    [ ] CCL\n"
                         "    [X] MPI\n"
                         "    [ ] Gloo\n",
                         mark(&answer, "found:tensorflow"), mark(&answer, "found:torch"),
-                        mark(&answer, "found:mxnet"));
+                        mark(&answer, "found:mxnet"), mark(&answer, "found:nccl"));
     hvd_buf_fini(&answer);
     return st;
 }

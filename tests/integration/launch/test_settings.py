@@ -68,6 +68,9 @@ def test_check_build_shows_what_there_is_and_a_framework_with_its_package(run, t
     assert result.code == 0 and result.out.startswith("Horovod v0."), result
     assert re.findall(r"\[X\] (\w+)", result.out) == ["TensorFlow", "PyTorch", "MPI", "MPI"], result
     assert "[X] PyTorch" not in run("-cb", env={"PYTHONPATH": "", "PATH": "/nowhere"}).out
+    (tmp_path / "nvidia" / "nccl" / "lib").mkdir(parents=True)
+    (tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2").touch()  # as in PyTorch's wheels, which no loader finds
+    assert "[X] NCCL" in run("--check-build", env={"PYTHONPATH": str(tmp_path)}).out
 
 
 def test_check_build_asks_the_python_of_an_environment_that_is_not_activated(run, tmp_path):

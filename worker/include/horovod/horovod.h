@@ -139,9 +139,15 @@ typedef void (*horovod_done_t)(void *context, horovod_status_t status, const cha
  * memory until the tensor has ended, and never frees it. The library calls this once for a tensor,
  * also for 0 rows, but not for a tensor that fails before. NULL for more than 0 bytes ends the job,
  * as a lack of memory does. The caller and the restrictions are those of horovod_done_t, and it
- * must not submit tensors.
+ * must not submit tensors. No context of CUDA may be current.
  */
 typedef void *(*horovod_allocate_t)(void *context, int64_t rows, size_t bytes);
+
+/* Where the elements of a tensor are. */
+typedef enum horovod_memory {
+    HOROVOD_MEMORY_HOST = 0,
+    HOROVOD_MEMORY_CUDA = 1, /* memory of an NVIDIA GPU */
+} horovod_memory_t;
 
 /*
  * Describes a tensor. `size` is sizeof(horovod_tensor_t) as the caller was compiled, so that later
@@ -176,6 +182,12 @@ typedef struct horovod_tensor {
                             tensor */
     horovod_allocate_t allocate; /* allgather, alltoall; NULL: the library allocates the output */
     void *context;               /* passed to both functions */
+    horovod_memory_t memory; /* of input, output and what `allocate` returns; see "GPUs" below. 0 is
+                                the host, where a pointer to other memory crashes */
+    int device;              /* HOROVOD_MEMORY_CUDA: the number of the GPU, among those that this
+                                process sees */
+    void *stream;            /* HOROVOD_MEMORY_CUDA: the stream (cudaStream_t or CUstream) that
+                                has the input ready; NULL: the legacy default stream */
 } horovod_tensor_t;
 
 #ifndef __cplusplus
@@ -284,13 +296,16 @@ HOROVOD_API bool horovod_mpi_built(void);
 HOROVOD_API bool horovod_gloo_enabled(void);
 HOROVOD_API bool horovod_gloo_built(void);
 
-/* Returns the version code of the NCCL that the library was built with; 0 without NCCL. */
+/* Returns the version code of the NCCL that the library finds at run time, such as 22809
+ * for 2.28.9; 0 without one that it can use. */
 HOROVOD_API int horovod_nccl_built(void);
 
-/* Return whether the library was built with DDL, oneCCL, CUDA, ROCm. */
+/* Returns whether the library finds a driver for NVIDIA GPUs at run time that it can use. */
+HOROVOD_API bool horovod_cuda_built(void);
+
+/* Return whether the library was built with DDL, oneCCL, ROCm. */
 HOROVOD_API bool horovod_ddl_built(void);
 HOROVOD_API bool horovod_ccl_built(void);
-HOROVOD_API bool horovod_cuda_built(void);
 HOROVOD_API bool horovod_rocm_built(void);
 
 /* Return the values of the reductions, for callers that cannot read this header. */
@@ -542,6 +557,24 @@ HOROVOD_API horovod_status_t horovod_process_set_barrier(int id, horovod_error_t
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
+/*
+ * GPUs. Tensors with HOROVOD_MEMORY_CUDA are in the memory of a GPU. A rank has one GPU, which is
+ * that of its first such tensor. Only then does the library use the GPU at all. On all ranks a
+ * tensor of one name is on GPUs, or on none.
+ *
+ * A submission records the present work of the tensor's stream. The GPU starts to read the input
+ * when that work is done; neither the call nor the other ranks wait for it. The result is there for
+ * a stream that horovod_wait_stream got, or for everybody once horovod_wait or a synchronous form
+ * has returned. Keep the memory until then, in the order of that stream.
+ *
+ * The ranks exchange tensors by NCCL where every rank finds it, and through the memory of the host
+ * otherwise (also with HOROVOD_GPU_OPERATIONS=MPI, for Adasum, and for reductions that NCCL does
+ * not compute exactly). Results have the types and rules of the host. The order in which floats are
+ * added is NCCL's. A stream that is being captured into a graph is refused with
+ * HOROVOD_INVALID_ARGUMENT. When the job fails, results that horovod_wait_stream has ordered before
+ * may be undefined: the next call of Horovod then returns HOROVOD_ABORTED.
+ */
+
 /* Returns 1 if horovod_wait would return at once, 0 if not yet, -1 for a handle that is not
  * pending. */
 HOROVOD_API int horovod_poll(horovod_handle_t handle);
@@ -569,12 +602,25 @@ HOROVOD_API horovod_status_t horovod_wait_output(horovod_handle_t handle, horovo
 HOROVOD_API horovod_status_t horovod_wait_for(horovod_handle_t handle, int64_t timeout_ms,
                                               horovod_output_t **output, horovod_error_t *err);
 
+/*
+ * Ends the handle as horovod_wait_for does, but does not wait for the GPU: returns once the
+ * collective has been launched, and makes `stream`, a stream of the tensor's GPU, wait for the
+ * result. timeout_ms < 0: no limit. For a tensor in the memory of the host, and with
+ * HOROVOD_ENABLE_ASYNC_COMPLETION=0, waits for the result. An output belongs to the stream then:
+ * see horovod_output_release. HOROVOD_INVALID_ARGUMENT when the stream is being captured, or is
+ * none: the handle has ended, and so has the work of the library.
+ */
+HOROVOD_API horovod_status_t horovod_wait_stream(horovod_handle_t handle, void *stream,
+                                                 int64_t timeout_ms, horovod_output_t **output,
+                                                 horovod_error_t *err);
+
 /* horovod_wait_for for the handle of a join: *last_rank, which may be NULL, is the rank that joined
  * last. */
 HOROVOD_API horovod_status_t horovod_wait_join(horovod_handle_t handle, int64_t timeout_ms,
                                                int *last_rank, horovod_error_t *err);
 
-/* Returns the elements; NULL when there are none. Borrowed until the release. */
+/* Returns the elements, in the memory where the inputs are; NULL when there are none. Borrowed
+ * until the release. */
 HOROVOD_API const void *horovod_output_data(const horovod_output_t *output);
 
 /* Returns the size of the first dimension of the output: the sum over all ranks. */
@@ -587,7 +633,12 @@ HOROVOD_API int64_t horovod_output_rows_of(const horovod_output_t *output, int r
 /* Returns the size of the elements in bytes. */
 HOROVOD_API size_t horovod_output_bytes(const horovod_output_t *output);
 
-/* Frees the output. NULL is fine. */
+/* Returns the number of the GPU whose memory it is; -1 for the host, and for memory from
+ * horovod_allocate_t. */
+HOROVOD_API int horovod_output_device(const horovod_output_t *output);
+
+/* Frees the output. NULL is fine. If horovod_wait_stream returned it, the memory stays until the
+ * present work of that stream is done, so the stream must exist still. */
 HOROVOD_API void horovod_output_release(horovod_output_t *output);
 
 /* --- Watching it ------------------------------------------------------------------------------ */

@@ -33,7 +33,7 @@ struct hvd_launch_flag {
 };
 
 #define BY_ITSELF "the library uses the structure of the hosts by itself"
-#define NO_NCCL "there is no NCCL in this library"
+#define OWN_STREAMS "each process set has streams of its own"
 #define NO_GLOO "there is no Gloo in this library: Open MPI starts the ranks and is the controller"
 #define NOT_ELASTIC                                                                                \
     "the ranks of a job over Open MPI are fixed: give -np with -H or --hostfile; a HorovodJob "    \
@@ -71,13 +71,13 @@ static const struct hvd_launch_flag flags[] = {
     {"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "0", 0, NULL},
     {"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "1", 0, NULL},
     {"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "0", 0, NULL},
-    {"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", FIXED, "1", 0, BY_ITSELF},
+    {"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", FIXED, "1", 0, NULL},
     {"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", FIXED, "0", 0, NULL},
     {"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", FIXED, "1", 0, BY_ITSELF},
     {"--no-hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", FIXED, "0", 0, NULL},
-    {"--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", FIXED, "1", 0, NO_NCCL},
+    {"--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", FIXED, "1", 0, NULL},
     {"--no-torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", FIXED, "0", 0, NULL},
-    {"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", INTEGER, NULL, 1000, NO_NCCL},
+    {"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", INTEGER, NULL, 1000, OWN_STREAMS},
     {"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", INTEGER, NULL, 1000000,
      "there is no Gloo in this library"},
     {"--gloo", NULL, IGNORED, NULL, 0, NO_GLOO},

@@ -112,6 +112,12 @@ const struct hvd_bootstrap_provider *hvd_providers_bootstrap(void)
     return &provider;
 }
 
+const struct hvd_provider *hvd_providers_find(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
 int hvd_providers_built(const char *name)
 {
     (void)name;

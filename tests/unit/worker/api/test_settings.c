@@ -105,6 +105,12 @@ static void every_variable_reaches_its_field(void **state)
     assert_int_equal(read_one("HOROVOD_CONTROLLER", "MPI").n_cores, 0);
     assert_int_equal(read_one("HOROVOD_CPU_OPERATIONS", "Gloo").n_cores, 0);
     assert_int_equal(read_one("HOROVOD_CPU_OPERATIONS", "Other").n_cores, 0);
+    assert_int_equal(read_one("HOROVOD_GPU_OPERATIONS", "mpi").gpu_operations, HVD_GPU_OVER_HOST);
+    assert_int_equal(read_one("HOROVOD_GPU_OPERATIONS", "NCCL").gpu_operations, HVD_GPU_OVER_NCCL);
+    assert_true(read_one("HOROVOD_TORUS_ALLREDUCE", "1").torus_allreduce);
+    assert_true(read_one("HOROVOD_HIERARCHICAL_ALLREDUCE", "1").hierarchical_allreduce);
+    assert_true(read_one("HOROVOD_TORUS_ALLREDUCE", "0").async_completion);
+    assert_false(read_one("HOROVOD_ENABLE_ASYNC_COMPLETION", "0").async_completion);
 }
 
 static void a_switch_is_a_number_or_a_word_that_says_it(void **state)
@@ -237,7 +243,7 @@ static void collect(void *ctx, const char *name, const char *why)
 
 static void what_has_no_effect_is_said_once_each(void **state)
 {
-    const char *pairs[] = {"HOROVOD_TORUS_ALLREDUCE",
+    const char *pairs[] = {"HOROVOD_BATCH_D2D_MEMCOPIES",
                            "1",
                            "HOROVOD_GLOO_IFACE",
                            "",
@@ -261,8 +267,9 @@ static void what_has_no_effect_is_said_once_each(void **state)
 
     (void)state;
     hvd_settings_remarks(&from, collect, said);
-    assert_string_equal(said, "HOROVOD_TORUS_ALLREDUCE HOROVOD_NUM_NCCL_STREAMS HOROVOD_CONTROLLER "
-                              "HOROVOD_MPI_ALLREDUCE_TABLE HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ");
+    assert_string_equal(said,
+                        "HOROVOD_BATCH_D2D_MEMCOPIES HOROVOD_NUM_NCCL_STREAMS HOROVOD_CONTROLLER "
+                        "HOROVOD_MPI_ALLREDUCE_TABLE HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ");
 }
 
 int main(void)
