@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import tempfile
 
 from scikit_build_core import build as _scikit
@@ -61,6 +62,16 @@ def _copy_sources(to):
                 shutil.copy2(path, target)
 
 
+def _add_machine_code(to):
+    """Adds the machine code of the kernels for GPUs, where script/bootstrap has installed the compiler. Else drivers compile them."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod"
+    if (cache / "python" / "cuda" / "complete").exists():
+        subprocess.run([ROOT / "script" / "kernels", "fatbin", to / "worker" / "device" / "cuda" / "kernels.fatbin"], check=True)
+        print("Kernels for GPUs: machine code and PTX")
+    else:
+        print(f"Kernels for GPUs: PTX alone, as there is no compiler in {cache / 'python' / 'cuda'}: run script/bootstrap python")
+
+
 def build_sdist(sdist_directory, config_settings=None):
     """See PEP 517."""
     if COPIED.exists():
@@ -74,6 +85,7 @@ def build_sdist(sdist_directory, config_settings=None):
         shutil.copytree(HERE / "horovod", stage / "horovod", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         (stage / "source").mkdir()
         _copy_sources(stage / "source")
+        _add_machine_code(stage / "source")
         before = os.getcwd()
         os.chdir(stage)
         try:

@@ -50,6 +50,15 @@ def test_a_repaired_wheel_has_everything_but_open_mpi(made):
     assert f"horovod-{VERSION}.data/scripts/horovodrun" in names and "horovod/_core.abi3.so" in names
 
 
+def test_a_wheel_has_the_kernels_for_gpus(made):
+    wheel, = made.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        libraries = [files.read(name) for name in files.namelist() if ".so" in name]
+    assert any(b".visible .entry hvd_cuda_copy" in library for library in libraries)
+    has_compiler = (CACHE / "python" / "cuda" / "complete").exists()
+    assert any(bytes.fromhex("50ed55ba") in library for library in libraries) == has_compiler
+
+
 def test_the_extension_needs_no_symbol_of_one_python_alone(made):
     wheel, = made.glob("*.whl")
     zipfile.ZipFile(wheel).extract("horovod/_core.abi3.so", made / "one")

@@ -255,6 +255,10 @@ static int64_t split_of(const struct hvd_py_tensor *t, int i)
 
 static int64_t *copy_splits(const struct hvd_py_tensor *t, int *n)
 {
+    if (t->place.is_gpu) {
+        PyErr_SetString(PyExc_ValueError, "splits are on a GPU: send splits.cpu()");
+        return NULL;
+    }
     if (t->ndim != 1 || t->shape[0] > INT_MAX ||
         (t->dtype != HOROVOD_INT64 && t->dtype != HOROVOD_INT32)) {
         PyErr_SetString(PyExc_ValueError, "splits must be a 1-D tensor of int32 or int64");

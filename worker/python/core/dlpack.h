@@ -5,10 +5,11 @@
 
 /*
  * The binary interface of DLPack, by which Python's array libraries share memory, as far as tensors
- * in host memory need it.
+ * of the host and of NVIDIA's GPUs need it.
  */
 
 #define HVD_DL_CPU 1
+#define HVD_DL_CUDA 2
 #define HVD_DL_CUDA_HOST 3 /* pinned */
 
 /* Kinds of elements. */
@@ -46,6 +47,10 @@ struct hvd_dl_managed {
     void (*deleter)(struct hvd_dl_managed *self);
 };
 
+/* Returns the calling thread's current stream of a device, which is of one of the types above.
+ * Nonzero with an exception. */
+typedef int hvd_dl_stream_fn(int32_t device_type, int32_t device, void **stream);
+
 /* The content of the capsule "dlpack_exchange_api" of a type, from DLPack 1.x: functions that need
  * no capsule for each tensor. Functions that are not called here have no type. */
 struct hvd_dl_exchange {
@@ -56,7 +61,7 @@ struct hvd_dl_exchange {
     void (*managed_from_object)(void);
     void (*managed_to_object)(void);
     int (*tensor_from_object)(void *object, struct hvd_dl_tensor *out); /* may be NULL */
-    void (*current_stream)(void);
+    hvd_dl_stream_fn *current_stream;
 };
 
 #endif

@@ -29,6 +29,10 @@ static void raise_text(PyObject *class, const horovod_error_t *err)
 
 PyObject *hvd_py_errors_raise_failed(const horovod_error_t *err)
 {
+    if (err->status == HOROVOD_INVALID_ARGUMENT) { /* a wrong call, which ends no job */
+        raise_text(PyExc_ValueError, err);
+        return NULL;
+    }
     PyObject *module = PyImport_ImportModule("horovod.common.exceptions");
     PyObject *class = module ? PyObject_GetAttrString(module, "HorovodInternalError") : NULL;
     PyObject *text = class ? text_of(err) : NULL;

@@ -15,8 +15,8 @@ PyObject *hvd_py_errors_raise_refused(const horovod_error_t *err);
  * announcement. */
 void hvd_py_errors_mark_reported(void);
 
-/* Raises the failure of a collective: HorovodInternalError with the number of the status as
- * .status. Returns NULL. */
+/* Raises the failure of a collective: ValueError for a wrong call, else HorovodInternalError with
+ * the number of the status as .status. Returns NULL. */
 PyObject *hvd_py_errors_raise_failed(const horovod_error_t *err);
 
 /* Raises ValueError for a call before init(). Returns NULL. */

@@ -135,6 +135,9 @@ static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
     g->tensors[i].dtype = in.dtype;
     g->tensors[i].ndim = in.ndim;
     g->tensors[i].shape = g->shapes[i];
+    hvd_py_gpu_describe(&in.place, &g->tensors[i]);
+    if (in.place.is_gpu && !g->op->place.is_gpu)
+        g->op->place = in.place;
     g->pointers[i] = &g->tensors[i];
     return true;
 }

@@ -3,6 +3,7 @@
  * above, horovod.common.operations, gives its functions their convenient form.
  */
 #include "worker/python/core/collectives.h"
+#include "worker/python/core/gpu.h"
 #include "worker/python/core/job.h"
 #include "worker/python/core/output.h"
 #include "worker/python/core/waiting.h"
@@ -47,6 +48,9 @@ static PyMethodDef methods[] = {
     {"synchronize", (PyCFunction)(void (*)(void))hvd_py_waiting_synchronize,
      METH_FASTCALL | METH_KEYWORDS, SYNCHRONIZE},
     FAST(waiting, attach, "(handle, result or a function that makes it) -> handle"),
+    {"use_gpu", hvd_py_gpu_use, METH_VARARGS,
+     "(raw, current): functions (device) of the framework that return its current stream, as an "
+     "integer and as an object"},
     {"poll", hvd_py_waiting_poll, METH_O, "(handle) -> whether wait would return at once"},
     {"barrier", hvd_py_waiting_barrier, METH_O, "(set_id): waits for all ranks of the set"},
     {"join", hvd_py_waiting_join, METH_NOARGS, "() -> the rank that joined last"},

@@ -1,6 +1,10 @@
 /*
  * The output of an allgather or alltoall. The runtime owns the memory. Any array library can access
  * it by DLPack and the buffer protocol without a copy. The last one to release it frees it.
+ *
+ * Memory of a GPU is freed in the order of the stream that has waited for the operation, so a
+ * program that uses it on this stream may drop it at once. An allocation by PyTorch would need a
+ * stream too, and the interpreter or the stream of a thread of the runtime, neither of which fits.
  */
 #include "worker/python/core/output.h"
 
@@ -10,6 +14,7 @@ struct output {
     PyObject_HEAD;
     horovod_output_t *output;
     void *data;
+    int device; /* ordinal of a GPU, or -1: host memory */
     horovod_dtype_t dtype;
     int ndim;
     Py_ssize_t shape[HVD_PY_NDIM_MAX];
@@ -48,7 +53,8 @@ PyObject *hvd_py_output_create(horovod_output_t *output, const struct hvd_py_for
     }
     const void *data = horovod_output_data(output);
     self->output = output;
-    self->data = data ? writable(data) : nothing;
+    self->device = horovod_output_device(output);
+    self->data = data || self->device >= 0 ? writable(data) : nothing;
     self->dtype = form->dtype;
     self->ndim = form->ndim;
     Py_ssize_t stride = (Py_ssize_t)hvd_py_tensor_dtype_size(form->dtype);
@@ -75,6 +81,11 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags)
 {
     struct output *self = (struct output *)object;
 
+    view->obj = NULL;
+    if (self->device >= 0) {
+        PyErr_Format(PyExc_BufferError, "the output is in the memory of GPU %d", self->device);
+        return -1;
+    }
     *view = (Py_buffer){
         .buf = self->data,
         .len = (Py_ssize_t)horovod_output_bytes(self->output),
@@ -108,6 +119,13 @@ static void delete_capsule(PyObject *capsule)
         delete_shown(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
+static struct hvd_dl_device device_of(const struct output *self)
+{
+    if (self->device < 0)
+        return (struct hvd_dl_device){.type = HVD_DL_CPU};
+    return (struct hvd_dl_device){.type = HVD_DL_CUDA, .id = self->device};
+}
+
 static void describe(struct output *self, struct shown *shown)
 {
     const int64_t width = (int64_t)hvd_py_tensor_dtype_size(self->dtype);
@@ -118,7 +136,7 @@ static void describe(struct output *self, struct shown *shown)
     }
     shown->managed = (struct hvd_dl_managed){
         .tensor = {.data = self->data,
-                   .device = {.type = HVD_DL_CPU},
+                   .device = device_of(self),
                    .ndim = self->ndim,
                    .dtype = hvd_py_tensor_dtype_to_dlpack(self->dtype),
                    .shape = shown->shape,
@@ -128,8 +146,9 @@ static void describe(struct output *self, struct shown *shown)
     };
 }
 
-/* Ignores stream and the other arguments, which concern devices, copies and versions: a tensor of
- * the host in the first version is always a valid answer. */
+/* Ignores the stream and the other arguments, which concern devices, copies and versions: the
+ * memory where it is, in the first version, is always a valid answer. On a GPU it is ready on the
+ * stream that has waited for the operation. */
 static PyObject *to_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     struct shown *shown = PyMem_Calloc(1, sizeof(*shown));
@@ -150,9 +169,10 @@ static PyObject *to_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *to_dlpack_device(PyObject *object, PyObject *unused)
 {
-    (void)object;
+    const struct hvd_dl_device device = device_of((struct output *)object);
+
     (void)unused;
-    return Py_BuildValue("(ii)", HVD_DL_CPU, 0);
+    return Py_BuildValue("(ii)", (int)device.type, (int)device.id);
 }
 
 static PyObject *rows_of(PyObject *object, PyObject *rank)
@@ -195,7 +215,8 @@ static PyObject *get_shape(PyObject *object, void *unused)
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))to_dlpack, METH_VARARGS | METH_KEYWORDS,
      "The output as a capsule of DLPack."},
-    {"__dlpack_device__", to_dlpack_device, METH_NOARGS, "The device of DLPack: host memory."},
+    {"__dlpack_device__", to_dlpack_device, METH_NOARGS,
+     "The device of DLPack: host memory, or a GPU."},
     {"rows_of", rows_of, METH_O, "How many rows came from a rank."},
     {NULL, NULL, 0, NULL},
 };

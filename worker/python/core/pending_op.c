@@ -88,6 +88,7 @@ static void release(struct hvd_py_pending_op *f)
     f->n_keepers = 0;
     f->is_orphan = false;
     f->makes_result = false;
+    f->place.is_gpu = false;
     f->result = NULL;
     f->error.status = HOROVOD_OK;
     f->next_free = table.free;

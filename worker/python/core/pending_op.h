@@ -21,7 +21,9 @@ struct hvd_py_pending_op {
     bool is_orphan;     /* an interrupt left it, and the program lacks its number; see waiting.c */
     bool makes_outputs; /* allgather, alltoall */
     bool makes_result;  /* a call of `result` makes it */
-    PyObject *result;   /* of the wait, a reference; NULL: None, or a list of outputs */
+    void *stream;       /* on a GPU, while it is waited for: the stream that waits */
+    struct hvd_py_place place; /* of the tensors; of a group: of the first one on a GPU */
+    PyObject *result;          /* of the wait, a reference; NULL: None, or a list of outputs */
     horovod_handle_t one;      /* of a single tensor */
     horovod_handle_t *handles; /* n of them: &one, or owned */
     PyObject *kept[2];         /* of a single tensor: the objects that keep its memory */

@@ -72,6 +72,9 @@ static bool check_output(const struct hvd_py_submission *s, const struct hvd_py_
         why = "the output is read-only";
     else if (out->dtype != in->dtype)
         why = "input and output are of different types";
+    else if (out->place.is_gpu != in->place.is_gpu ||
+             (in->place.is_gpu && out->place.device != in->place.device))
+        why = "input and output are on different devices";
     else if (wanted >= 0 && count_of(out, 0) != wanted)
         why = "the output has another number of elements than the result";
     if (why)
@@ -195,6 +198,8 @@ static inline struct hvd_py_pending_op *keep(const struct hvd_py_submission *s,
         return NULL;
     }
     f->result = s->output;
+    if (in->place.is_gpu)
+        f->place = in->place;
     if (s->output != in->keeper) {
         Py_XINCREF(s->output);
         f->kept[f->n_keepers++] = in->keeper;
@@ -223,7 +228,25 @@ static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *
     t->dtype = in->dtype;
     t->ndim = in->ndim;
     t->shape = in->shape;
+    hvd_py_gpu_describe(&in->place, t);
     return true;
+}
+
+/* Submits what prepare() has read, and keeps it. NULL with an exception, and the keepers are
+ * released. */
+static inline struct hvd_py_pending_op *begin(const struct hvd_py_submission *s,
+                                              const horovod_tensor_t *t,
+                                              const struct hvd_py_tensor *in,
+                                              const struct hvd_py_tensor *out)
+{
+    horovod_error_t err;
+    struct hvd_py_pending_op *f = keep(s, in, out);
+
+    if (!f || call(s->what, in->data, out->data, t, &f->one, &err) == HOROVOD_OK)
+        return f;
+    hvd_py_pending_op_destroy(f);
+    hvd_py_errors_raise_refused(&err);
+    return NULL;
 }
 
 PyObject *hvd_py_submission_submit(const struct hvd_py_submission *s)
@@ -232,18 +255,11 @@ PyObject *hvd_py_submission_submit(const struct hvd_py_submission *s)
     struct hvd_py_tensor out;
     char name[HVD_PY_NAME_MAX + 1];
     horovod_tensor_t t;
-    horovod_error_t err;
 
     if (!prepare(s, &t, name, &in, &out))
         return NULL;
-    struct hvd_py_pending_op *f = keep(s, &in, &out);
-    if (!f)
-        return NULL;
-    if (call(s->what, in.data, out.data, &t, &f->one, &err) != HOROVOD_OK) {
-        hvd_py_pending_op_destroy(f);
-        return hvd_py_errors_raise_refused(&err);
-    }
-    return PyLong_FromLong(f->number);
+    const struct hvd_py_pending_op *f = begin(s, &t, &in, &out);
+    return f ? PyLong_FromLong(f->number) : NULL;
 }
 
 void hvd_py_submission_announce_refused(const struct hvd_py_submission *s, const char *reason)
@@ -274,6 +290,27 @@ static horovod_status_t try_at_once(enum hvd_py_collective what, const void *inp
     return status;
 }
 
+/* Waits for an operation that was submitted and whose number the program does not have. */
+static PyObject *finish(struct hvd_py_pending_op *f)
+{
+    PyObject *result = hvd_py_waiting_end(f);
+
+    if (!result)
+        hvd_py_errors_mark_reported(); /* the tensor was submitted, whatever ended the wait */
+    return result;
+}
+
+/* hvd_py_submission_perform() for tensors on a GPU, for which the current stream waits. */
+static __attribute__((noinline)) PyObject *perform_on_gpu(const struct hvd_py_submission *s,
+                                                          const horovod_tensor_t *t,
+                                                          const struct hvd_py_tensor *in,
+                                                          const struct hvd_py_tensor *out)
+{
+    struct hvd_py_pending_op *f = begin(s, t, in, out);
+
+    return f ? finish(f) : NULL;
+}
+
 /* Reserves memory for a pending operation before the submission, because the tensors must be kept
  * whatever happens. Creates the pending operation only if the collective takes longer. */
 PyObject *hvd_py_submission_perform(const struct hvd_py_submission *s)
@@ -287,6 +324,8 @@ PyObject *hvd_py_submission_perform(const struct hvd_py_submission *s)
 
     if (!prepare(s, &t, name, &in, &out))
         return NULL;
+    if (in.place.is_gpu)
+        return perform_on_gpu(s, &t, &in, &out);
     if (hvd_py_pending_op_reserve())
         status = try_at_once(s->what, in.data, out.data, &t, &handle);
     if (status == HOROVOD_IN_PROGRESS) {
@@ -294,10 +333,7 @@ PyObject *hvd_py_submission_perform(const struct hvd_py_submission *s)
         if (!f)
             return NULL;
         f->one = handle;
-        PyObject *result = hvd_py_waiting_end(f);
-        if (!result)
-            hvd_py_errors_mark_reported(); /* the tensor was submitted, whatever ended the wait */
-        return result;
+        return finish(f);
     }
     Py_DECREF(in.keeper);
     Py_XDECREF(out.keeper);

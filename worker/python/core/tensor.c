@@ -71,6 +71,8 @@ const char *hvd_py_tensor_dtype_format(horovod_dtype_t dtype)
     return found ? found->format : "B";
 }
 
+static const char elsewhere[] =
+    "the tensor is neither in host memory nor on an NVIDIA GPU: copy it to the host";
 static const char no_memory[] = "the tensor has no memory of its own";
 static const char negative[] = "the tensor has its negative bit set: call resolve_neg()";
 
@@ -138,12 +140,25 @@ static __attribute__((noinline)) bool refuse_type(PyObject *object, const char *
     return fail(what, "tensors of this type cannot be reduced");
 }
 
+/* Sets the place of a tensor that is not of the host. Its library's function for the current stream
+ * is NULL if it gives none with its memory: then only the host's memory is readable. */
+static __attribute__((noinline)) bool read_place(const struct hvd_dl_tensor *t, const char *what,
+                                                 hvd_dl_stream_fn *current_stream,
+                                                 struct hvd_py_place *out)
+{
+    if (t->device.type == HVD_DL_CUDA_HOST)
+        return true;
+    if (t->device.type != HVD_DL_CUDA || !current_stream)
+        return fail(what, elsewhere);
+    return hvd_py_gpu_set_place(out, t->device.id, current_stream);
+}
+
 /* Converts DLPack's description of an object. */
 static inline bool read_dlpack(PyObject *object, const struct hvd_dl_tensor *t, const char *what,
-                               struct hvd_py_tensor *out)
+                               hvd_dl_stream_fn *current_stream, struct hvd_py_tensor *out)
 {
-    if (t->device.type != HVD_DL_CPU && t->device.type != HVD_DL_CUDA_HOST)
-        return fail(what, "the tensor is not in host memory");
+    if (t->device.type != HVD_DL_CPU && !read_place(t, what, current_stream, &out->place))
+        return false;
     if (!set_shape(t->shape, t->strides, t->ndim, 1, what, out))
         return false;
     if (!t->data && !is_empty(out))
@@ -225,7 +240,8 @@ static inline bool read_by_exchange(const struct known_type *known, PyObject *ob
             fail(what, "the tensor does not show its memory");
         return false;
     }
-    if (!is_as_stored(known, object, what) || !read_dlpack(object, &t, what, out))
+    if (!is_as_stored(known, object, what) ||
+        !read_dlpack(object, &t, what, known->exchange->current_stream, out))
         return false;
     if ((out->dtype == HOROVOD_UINT8 || out->dtype == HOROVOD_INT8) &&
         !are_bytes(object, what, out->dtype))
@@ -285,17 +301,29 @@ static int ask(PyObject *object, const char *method)
     return is_true;
 }
 
-static bool is_on_host(PyObject *object, const char *what)
+/* Reads the ordinal of a device "cuda", which tensors always have. */
+static bool read_ordinal(PyObject *device, struct hvd_py_place *out)
+{
+    PyObject *index = PyObject_GetAttrString(device, "index");
+    const long ordinal = index ? PyLong_AsLong(index) : -1;
+
+    Py_XDECREF(index);
+    return !PyErr_Occurred() && hvd_py_gpu_set_place(out, (int)ordinal, NULL);
+}
+
+static bool read_device(PyObject *object, const char *what, struct hvd_py_place *out)
 {
     PyObject *device = PyObject_GetAttrString(object, "device");
     PyObject *type = device ? PyObject_GetAttrString(device, "type") : NULL;
-    const bool is_cpu = type && PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
+    bool is_fine = type && PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
 
-    if (type && !is_cpu)
-        fail(what, "the tensor is not in host memory");
+    if (type && PyUnicode_CompareWithASCIIString(type, "cuda") == 0)
+        is_fine = read_ordinal(device, out);
+    else if (type && !is_fine)
+        fail(what, elsewhere);
     Py_XDECREF(type);
     Py_XDECREF(device);
-    return is_cpu;
+    return is_fine;
 }
 
 static bool read_shape(PyObject *object, const char *what, struct hvd_py_tensor *out)
@@ -319,7 +347,7 @@ static bool read_shape(PyObject *object, const char *what, struct hvd_py_tensor 
 
 static bool read_by_attributes(PyObject *object, const char *what, struct hvd_py_tensor *out)
 {
-    if (!is_on_host(object, what))
+    if (!read_device(object, what, &out->place))
         return false;
     const int is_contiguous = ask(object, "is_contiguous");
     if (is_contiguous <= 0)
@@ -420,7 +448,7 @@ static bool read_by_capsule(PyObject *object, const char *what, struct hvd_py_te
     PyObject *keeper = PyObject_CallMethod(object, "__dlpack__", NULL);
     const struct hvd_dl_managed *managed = keeper ? PyCapsule_GetPointer(keeper, "dltensor") : NULL;
 
-    if (managed && read_dlpack(object, &managed->tensor, what, out)) {
+    if (managed && read_dlpack(object, &managed->tensor, what, NULL, out)) {
         out->keeper = keeper;
         return true;
     }
@@ -557,6 +585,7 @@ bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor
     const struct known_type *known = know(object);
 
     out->is_readonly = false;
+    out->place.is_gpu = false;
     const bool is_read = known->way == WAY_EXCHANGE ? read_by_exchange(known, object, what, out)
                                                     : read_otherwise(known->way, object, what, out);
     return is_read || refuse_object(object, what);

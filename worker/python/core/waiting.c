@@ -1,17 +1,32 @@
 /*
  * Waits for submitted operations. An operation that takes microseconds ends with the GIL held,
  * because releasing it takes as long; a longer wait releases the GIL. If one tensor of a group
- * fails, the group has failed: the wait still ends all its handles, and raises the first reason. It
- * checks for signals at intervals. After Ctrl-C the pending operation stays, with its references,
- * and the program may wait for it again. The next join continues an interrupted one.
+ * fails, the group has failed: the wait still ends all its handles, and raises the first reason.
+ * For tensors on a GPU the wait is one for the launch: then the GPU's current stream waits for the
+ * result, and the program goes on. It checks for signals at intervals. After Ctrl-C the pending
+ * operation stays, with its references, and the program may wait for it again. The next join
+ * continues an interrupted one.
  */
 #include "worker/python/core/waiting.h"
 
 #include "worker/python/core/collectives.h"
 #include "worker/python/core/errors.h"
+#include "worker/python/core/gpu.h"
 #include "worker/python/core/output.h"
 
 #define SIGNALS_MS 100 /* between two checks */
+
+/* Ends the next handle of a pending operation. */
+static inline horovod_status_t end_handle(struct hvd_py_pending_op *f, int64_t timeout_ms,
+                                          horovod_error_t *err)
+{
+    const horovod_handle_t handle = f->handles[f->n_ended];
+    horovod_output_t **output = f->makes_outputs ? &f->outputs[f->n_ended] : NULL;
+
+    if (f->place.is_gpu)
+        return horovod_wait_stream(handle, f->stream, timeout_ms, output, err);
+    return horovod_wait_for(handle, timeout_ms, output, err);
+}
 
 /* Ends handles of a pending operation, from the first one that has not ended. HOROVOD_IN_PROGRESS
  * if one of them takes longer. Only one thread at a time uses the operation. */
@@ -19,9 +34,7 @@ static horovod_status_t end_handles(struct hvd_py_pending_op *f, int64_t timeout
 {
     for (; f->n_ended < f->n; f->n_ended++) {
         horovod_error_t err;
-        horovod_output_t **output = f->makes_outputs ? &f->outputs[f->n_ended] : NULL;
-        const horovod_status_t status =
-            horovod_wait_for(f->handles[f->n_ended], timeout_ms, output, &err);
+        const horovod_status_t status = end_handle(f, timeout_ms, &err);
         if (status == HOROVOD_IN_PROGRESS)
             return status;
         if (status != HOROVOD_OK && f->error.status == HOROVOD_OK)
@@ -98,10 +111,24 @@ static PyObject *take_result(struct hvd_py_pending_op *f)
     return result;
 }
 
+/* The memory of the tensors belongs to the stream on which they were allocated, mostly the one of
+ * the submission. If another stream waits for the result, that one must be known to the allocator:
+ * otherwise the memory could get to another tensor while the operation still uses it. */
+static __attribute__((noinline)) void record_use(const struct hvd_py_pending_op *f)
+{
+    for (int i = 0; i < f->n_keepers; i++)
+        hvd_py_gpu_record_use(f->keepers[i], &f->place);
+    if (f->result && !f->makes_result && f->n == 1)
+        hvd_py_gpu_record_use(f->result, &f->place);
+}
+
 /* Returns the result of wait(). After an interrupt returns NULL, and sets *is_left: the pending
  * operation remains. */
 static PyObject *end_op(struct hvd_py_pending_op *f, bool *is_left)
 {
+    *is_left = f->place.is_gpu && !hvd_py_gpu_current_stream(&f->place, &f->stream);
+    if (*is_left)
+        return NULL;
     horovod_status_t status = end_handles(f, 0);
 
     if (status == HOROVOD_IN_PROGRESS) {
@@ -110,6 +137,8 @@ static PyObject *end_op(struct hvd_py_pending_op *f, bool *is_left)
         if (*is_left)
             return NULL;
     }
+    if (f->place.is_gpu && f->stream != f->place.stream)
+        record_use(f);
     if (status == HOROVOD_OK)
         return take_result(f);
     hvd_py_errors_raise_failed(&f->error);
@@ -131,10 +160,13 @@ void hvd_py_waiting_forget(bool with_numbers)
 {
     struct hvd_py_pending_op *f = NULL;
 
-    for (int64_t i = 0; (f = hvd_py_pending_op_at(i)) != NULL; i++)
-        if (f->number > 0 && (with_numbers || f->is_orphan) && !f->is_waited &&
-            end_handles(f, 0) != HOROVOD_IN_PROGRESS)
+    for (int64_t i = 0; (f = hvd_py_pending_op_at(i)) != NULL; i++) {
+        if (f->number == 0 || !(with_numbers || f->is_orphan) || f->is_waited)
+            continue;
+        f->place.is_gpu = false; /* no stream waits, so the GPU must be done with the memory */
+        if (end_handles(f, 0) != HOROVOD_IN_PROGRESS)
             hvd_py_pending_op_destroy(f);
+    }
 }
 
 /* wait() for a pending operation that has a number. */

@@ -262,7 +262,8 @@ def a_timeline_has_counted_names_where_none_were_given():
 def what_there_is_built_in_is_told():
     assert hvd.is_initialized() is True and hvd.mpi_threads_supported() is True
     assert (hvd.mpi_enabled(), hvd.mpi_built(), hvd.gloo_enabled(), hvd.gloo_built()) == (True, True, False, False)
-    assert (hvd.nccl_built(), hvd.ddl_built(), hvd.ccl_built()) == (0, False, False)
+    major, minor, patch = torch.cuda.nccl.version()  # PyTorch has brought it
+    assert (hvd.nccl_built(), hvd.ddl_built(), hvd.ccl_built()) == (10000 * major + 100 * minor + patch, False, False)
     assert (hvd.cuda_built(), hvd.rocm_built()) == (False, False)
     assert (hvd.rank(), hvd.size()) == (hvd.local_rank(), hvd.local_size())
     assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1) and mpi_ops.is_homogeneous() is True

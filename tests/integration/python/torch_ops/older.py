@@ -54,7 +54,7 @@ def ranks_with_an_older_and_a_newer_pytorch_work_together():
 @check
 def an_older_tensor_that_cannot_be_sent_is_refused():
     for tensor, why in ((mine().t(), "the tensor is not contiguous"),
-                        (torch.empty(3, device="meta"), "the tensor is not in host memory"),
+                        (torch.empty(3, device="meta"), "the tensor is neither in host memory nor on an NVIDIA GPU"),
                         (torch.zeros(3, dtype=torch.complex64), "tensors of torch.complex64 cannot be reduced"),
                         (torch.zeros((1,) * 17), "a tensor has at most 16 dimensions")):
         text = raises(ValueError, horovod.numpy.allreduce_, Older(tensor))

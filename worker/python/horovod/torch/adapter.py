@@ -1,8 +1,8 @@
 """The adapter of PyTorch: gives the runtime access to the memory of tensors.
 
-The runtime reads and writes dense host memory. A tensor in such memory is not copied. For other tensors the
-runtime works on a copy, and the extension keeps the last step (the copy of the result to its place) with the
-handle until `synchronize`.
+The runtime reads and writes dense memory of the host and of NVIDIA's GPUs. A tensor in such memory is not copied. For
+other tensors the runtime works on a copy: on the same GPU, or on the host for devices that the runtime does not
+support. The extension keeps the last step (the copy of the result to its place) with the handle until `synchronize`.
 """
 import contextlib
 from functools import partial
@@ -18,6 +18,11 @@ from horovod.common.operations import NO_TENSORS
 _DTYPES = {getattr(torch, name) for name in
            ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64",
             "bfloat16", "bool") if hasattr(torch, name)}
+
+
+HAS_CUDA = torch.version.hip is None  # PyTorch names the GPUs of another vendor cuda, too
+_is_cpu = attrgetter("is_cpu")
+_is_cuda = attrgetter("is_cuda") if HAS_CUDA else lambda _: False
 
 
 def check_is_tensor(thing):
@@ -52,6 +57,20 @@ def _remedy(tensor):
     if str(tensor.dtype).startswith("torch.float8"):
         return "Send tensor.float(), or its bytes, tensor.view(torch.uint8)."
     return "Send its bytes, tensor.view(torch.uint8)."
+
+
+def _raw_stream(device):
+    """Returns the current stream of a GPU as an integer, for a PyTorch without a table of functions."""
+    if torch.version.cuda is None:
+        raise ValueError("this PyTorch was not built with CUDA")
+    return torch._C._cuda_getCurrentRawStream(device)
+
+
+def _current_stream(device):
+    return torch.cuda.current_stream(device)
+
+
+_core.use_gpu(_raw_stream, _current_stream)
 
 
 def _unreadable(tensor):
@@ -120,16 +139,17 @@ def type_of(tensor):
 
 
 def dense(tensor):
-    """Returns the tensor itself if it is dense host memory with its values, else such a copy of the same shape."""
+    """Returns the tensor itself if it is dense memory of the host or a GPU with its values, else such a copy of the same shape."""
     try:
-        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg() and not _is_zero(tensor):
+        if (tensor.is_cpu or _is_cuda(tensor)) and tensor.is_contiguous() and not tensor.is_neg() and not _is_zero(tensor):
             return tensor
     except (RuntimeError, AttributeError):  # compressed sparse layouts do not answer, nor do other objects
         pass
     check_supported(tensor)
     if _is_zero(tensor):
-        return torch.zeros(tensor.shape, dtype=tensor.dtype)
-    return tensor.detach().to("cpu").resolve_neg().contiguous()
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device if _is_cuda(tensor) else "cpu")
+    held = tensor.detach()
+    return (held if _is_cuda(tensor) else held.to("cpu")).resolve_neg().contiguous()
 
 
 def dense_in_place(tensor):
@@ -178,8 +198,8 @@ def all_written(tensors):
 
 
 def return_to(tensor, result):
-    """Returns the result of synchronize for a `result` in host memory: it, or a function that moves it to tensor's device."""
-    return result if tensor.is_cpu else partial(_moved, result, tensor.device)
+    """Returns the result of synchronize for a `result`: it, or a function that moves it to tensor's device."""
+    return result if tensor.is_cpu or tensor.device == result.device else partial(_moved, result, tensor.device)
 
 
 def _moved(result, device, _):
@@ -196,26 +216,35 @@ def write_back(tensor, result):
 def _overwritten(tensor, result, _):
     with torch.inference_mode() if tensor.is_inference() else contextlib.nullcontext():
         tensor.detach().copy_(result)
+    used_here((tensor,))
     return tensor
 
 
+def used_here(tensors):
+    """Tells PyTorch's allocator that the current stream has written to tensors that may be of another stream: it gives their
+    memory to others only behind this one."""
+    for tensor in tensors:
+        if tensor is not None and tensor.is_cuda:
+            tensor.record_stream(torch.cuda.current_stream(tensor.device))
+
+
 def from_output(output, like):
-    """Returns the runtime's output as a tensor that owns it, on the device of `like`; without a copy on the host."""
+    """Returns the runtime's output as a tensor that owns it, on the device of `like`; without a copy on the host or a GPU."""
     if not _reads_dlpack(like.dtype):
         tensor = _from_buffer(output, like)
     else:
         tensor = _from_capsule(output.__dlpack__())
-    return tensor if like.is_cpu else tensor.to(like.device)
+    return tensor if like.is_cpu or _is_cuda(like) else tensor.to(like.device)
 
 
 def from_outputs(outputs, likes):
-    """from_output() for a group, as a tuple; without Python code for each output if all tensors are on the host."""
-    if len(outputs) > 1 and all(map(_is_cpu, likes)) and all(map(_reads_dlpack, set(map(_dtype_of, likes)))):
+    """from_output() for a group, as a tuple; without Python code for each output if all are on the host, or on a GPU."""
+    if len(outputs) > 1 and (all(map(_is_cpu, likes)) or all(map(_is_cuda, likes))) and all(map(_reads_dlpack, set(map(_dtype_of, likes)))):
         return tuple(map(_from_capsule, map(_core.Output.__dlpack__, outputs)))
     return tuple(map(from_output, outputs, likes))
 
 
-_is_cpu, _dtype_of = attrgetter("is_cpu"), attrgetter("dtype")
+_dtype_of = attrgetter("dtype")
 _from_capsule = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # the fallback checks each and calls the former
 
 
@@ -227,7 +256,7 @@ def _reads_dlpack(dtype):
     known = _dlpack_dtypes.get(dtype)
     if known is None:
         try:
-            torch.from_dlpack(torch.zeros(1, dtype=dtype))
+            torch.from_dlpack(torch.zeros(1, dtype=dtype, device="cpu"))
             known = True
         except (RuntimeError, BufferError, TypeError):
             known = False
@@ -261,7 +290,7 @@ def split_counts(splits):
         return None
     if not isinstance(splits, torch.Tensor):
         try:
-            splits = torch.tensor(splits, dtype=None if len(splits) else torch.int64)
+            splits = torch.tensor(splits, dtype=None if len(splits) else torch.int64, device="cpu")
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"alltoall expects splits to be integers, one for each rank, not {splits!r}.") from None
     if splits.dim() != 1:
@@ -277,7 +306,7 @@ def exchanged(tensor, splits, size, outputs):
     if isinstance(splits, torch.Tensor):
         received = torch.tensor(received, dtype=splits.dtype, device=splits.device)
     else:
-        received = torch.tensor(received, dtype=torch.int32)
+        received = torch.tensor(received, dtype=torch.int32, device="cpu")
     return from_output(outputs[0], tensor), received
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter, methodcaller
 import torch
 
 from horovod.common.compression import Compressor, NoneCompressor
-from horovod.torch.adapter import check_supported
+from horovod.torch.adapter import HAS_CUDA, check_supported
 
 
 def _narrow(tensor, dtype):
@@ -57,7 +57,7 @@ class BF16Compressor(Compressor):
 
 _SENT = {FP16Compressor: torch.float16, BF16Compressor: torch.bfloat16}
 _PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter}
-_traits_of = attrgetter("is_cpu", "dtype", "layout", "requires_grad")
+_traits_of = attrgetter("is_cpu", "is_cuda", "dtype", "layout", "requires_grad")
 _copy_each = getattr(torch, "_foreach_copy_", None)  # of PyTorch 2.1 and later
 _to = {dtype: methodcaller("to", dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and dtype.is_floating_point}
 _to.update({torch.float16: torch.Tensor.half, torch.bfloat16: torch.Tensor.bfloat16, torch.float32: torch.Tensor.float,
@@ -67,14 +67,15 @@ _to.update({torch.float16: torch.Tensor.half, torch.bfloat16: torch.Tensor.bfloa
 def pack(tensors, compression):
     """Converts a group's tensors to the type that is sent, in memory of their own; None: compress each separately.
 
-    Packs tensors of one floating-point type other than the sent one, in dense host memory, that are no part of a graph.
+    Packs tensors of one floating-point type other than the sent one, in dense memory of the host or of GPUs, that are no part of a
+    graph.
     """
     if not (compression is FP16Compressor or compression is BF16Compressor) or not _PLAIN_TYPES.issuperset(map(type, tensors)):
         return None
     sent = _SENT[compression]
     try:
-        (is_cpu, dtype, layout, requires_grad), *others = set(map(_traits_of, tensors))
-        if (others or not is_cpu or not dtype.is_floating_point or dtype is sent or layout is not torch.strided or requires_grad
+        (is_cpu, is_cuda, dtype, layout, requires_grad), *others = set(map(_traits_of, tensors))
+        if (others or not (is_cpu or is_cuda and HAS_CUDA) or not dtype.is_floating_point or dtype is sent or layout is not torch.strided or requires_grad
                 or not all(map(torch.Tensor.is_contiguous, tensors)) or not all(map(torch.Tensor.data_ptr, tensors))):
             return None
         return tuple(map(_to[sent], tensors))

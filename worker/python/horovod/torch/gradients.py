@@ -17,7 +17,7 @@ from horovod import _core
 from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import grouping
-from horovod.torch.adapter import all_written
+from horovod.torch.adapter import all_written, used_here
 from horovod.torch.compression import NoneCompressor, copy_all, pack
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
                                    size, sparse_allreduce_async, synchronize)
@@ -42,12 +42,26 @@ class _Entry:
 
 
 class _Group:
-    """Parameters that are submitted as one, and the number of those that are not ready."""
-    __slots__ = ("entries", "n_missing")
+    """Parameters that are submitted as one, the number of those that are not ready, and the streams of the others."""
+    __slots__ = ("entries", "n_missing", "streams")
 
     def __init__(self, entries):
         self.entries = entries
         self.n_missing = len(entries)
+        self.streams = set()
+
+    def note_stream(self, gradient):
+        """Notes the current stream, on which a backward pass has made a gradient."""
+        if gradient is not None and gradient.is_cuda:
+            self.streams.add(torch.cuda.current_stream(gradient.device))
+
+    def join_streams(self):
+        """Makes the current stream of each GPU wait for the gradients of the group, which it is submitted with."""
+        for stream in self.streams:
+            current = torch.cuda.current_stream(stream.device)
+            if stream != current:
+                current.wait_stream(stream)
+        self.streams.clear()
 
 
 class _Batch:
@@ -327,10 +341,13 @@ class Gradients:
             self._submit([entry])
             return
         group.n_missing -= 1
+        group.note_stream(entry.parameter.grad)
         if group.n_missing == 0:
             self._submit(group.entries)
 
     def _submit(self, entries):
+        if entries[0].group is not None:
+            entries[0].group.join_streams()
         gradients = []
         for entry in entries:
             entry.is_under_way = True
@@ -432,6 +449,7 @@ class Gradients:
         failure = None
         if batch.contexts is None:
             copy_all(batch.gradients, received)
+            used_here(batch.gradients)
             for entry, gradient in zip(batch.entries, batch.gradients):
                 self._take_over(entry, gradient, gradient)
             return
@@ -452,6 +470,7 @@ class Gradients:
             entry.parameter.grad = reduced.to_sparse(entry.sparse_dims)
         elif reduced is not gradient:
             gradient.copy_(reduced)
+            used_here((gradient,))
         if entry.dense is None and entry.parameter.grad is not entry.submitted:
             _replace(entry, gradient)
 
@@ -464,7 +483,7 @@ class Gradients:
         unlike = sorted(found.unlike.items(), key=lambda pair: pair[0].name)
         if not unlike:
             return
-        dims = torch.tensor([entry.sparse_dims if entry.gathering is not None else 0 for entry, _ in unlike])
+        dims = torch.tensor([entry.sparse_dims if entry.gathering is not None else 0 for entry, _ in unlike], device="cpu")
         try:
             allreduce_(dims, name=f"{unlike[0][0].name}.sparse_dims", op=Max, process_set=self._process_set)
         except RuntimeError as error:
@@ -510,6 +529,7 @@ class Gradients:
             entry.dense = entry.submitted = entry.gathering = None
             if entry.group is not None:
                 entry.group.n_missing = len(entry.group.entries)
+                entry.group.streams.clear()
 
 
 def _replace(entry, reduced):

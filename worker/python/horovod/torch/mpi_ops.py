@@ -232,6 +232,12 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     return operations.broadcast(tensor, root_rank, name, process_set)
 
 
+def _owned(gradient):
+    """Returns a gradient in PyTorch's memory: autograd gives it to other streams, and drops it by record_stream, which memory of
+    the runtime on a GPU does not follow."""
+    return gradient.clone() if gradient.is_cuda else gradient
+
+
 class HorovodAlltoall(torch.autograd.Function):
     """Alltoall; the gradient's rows return to the ranks that sent the rows."""
 
@@ -249,8 +255,8 @@ class HorovodAlltoall(torch.autograd.Function):
         gradient, _ = alltoall(grad_output, ctx.received_splits, process_set=ctx.process_set)
         if gradient.shape[0] < ctx.rows:  # rows behind the sum of the splits were not sent
             unsent = gradient.new_zeros((ctx.rows - gradient.shape[0], *gradient.shape[1:]))
-            gradient = torch.cat([gradient, unsent])
-        return gradient, None, None, None
+            return torch.cat([gradient, unsent]), None, None, None
+        return _owned(gradient), None, None, None
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
@@ -287,7 +293,7 @@ class HorovodReducescatter(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         gradient = allgather(_multiplied(grad_output, ctx.factors), process_set=ctx.process_set)
-        return gradient, None, None, None, None, None
+        return _owned(gradient), None, None, None, None, None
 
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
@@ -314,7 +320,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grad_output):
         gradients = grouped_allgather([_multiplied(grad, ctx.factors) for grad in grad_output], process_set=ctx.process_set)
-        return (None, None, None, None, None, *gradients)
+        return (None, None, None, None, None, *map(_owned, gradients))
 
 
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set,

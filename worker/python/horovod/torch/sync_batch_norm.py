@@ -1,6 +1,6 @@
 """Batch normalisation with the mean and variance over the batches of all ranks."""
 import torch
-from torch.autograd.function import Function
+from torch.autograd.function import Function, once_differentiable
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -77,7 +77,7 @@ def _statistics(values):
     count = values.numel() // values.shape[1]
     mean = values.sum(dimensions) / max(count, 1)
     deviations = (values - _over_channels(mean, values)).square().sum(dimensions)
-    return torch.cat([mean.new_tensor([count]), mean, deviations])
+    return torch.cat([mean.new_full((1,), count), mean, deviations])
 
 
 def _combine(statistics):
@@ -103,7 +103,7 @@ class _SyncBatchNorm(Function):
         values = _wide(input)
         mine = _statistics(values).unsqueeze(0)
         count, mean, variance = _combine(allgather(mine, name=_name_of(mine.numel())))
-        if count <= 1:
+        if values.numel() <= values.shape[1] and count <= 1:  # on a GPU the comparison waits, so it is rare
             raise ValueError("SyncBatchNorm needs more than one value per channel to train, over all "
                              f"ranks: got an input of shape {tuple(input.shape)}.")
         inverse = torch.rsqrt(variance + eps)
@@ -117,6 +117,7 @@ class _SyncBatchNorm(Function):
         return normal.to(input.dtype)
 
     @staticmethod
+    @once_differentiable  # count, mean and inverse depend on the input, which a second derivative would miss
     def backward(ctx, grad_output):
         """Weight and bias get this rank's part of their gradient, as every parameter does."""
         input, weight, mean, inverse, count = ctx.saved_tensors
