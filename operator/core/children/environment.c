@@ -37,18 +37,22 @@ static void add(struct hvd_jb *jb, cJSON *env, const char *name, const char *val
     hvd_jb_str(jb, item, "value", value);
 }
 
-/* Joins spec.network.interfaces by commas; names_only is for programs that know no CIDR. */
-static hvd_status_t join(const cJSON *interfaces, bool names_only, struct hvd_buf *out)
+/*
+ * Joins spec.network.interfaces by commas. for_nccl: without CIDRs, which NCCL does not know, and
+ * behind "=", since NCCL would take the names for prefixes (eth1 for eth10).
+ */
+static hvd_status_t join(const cJSON *interfaces, bool for_nccl, struct hvd_buf *out)
 {
+    const char *first = for_nccl ? "=" : "";
     const cJSON *item = NULL;
     hvd_status_t st = HVD_OK;
 
     cJSON_ArrayForEach(item, interfaces)
     {
         if (st != HVD_OK || !cJSON_IsString(item) ||
-            (names_only && strchr(item->valuestring, '/') != NULL))
+            (for_nccl && strchr(item->valuestring, '/') != NULL))
             continue;
-        st = hvd_buf_printf(out, "%s%s", out->len ? "," : "", item->valuestring);
+        st = hvd_buf_printf(out, "%s%s", out->len ? "," : first, item->valuestring);
     }
     return st;
 }

@@ -10,6 +10,7 @@
 
 #include "operator/api/kind.h"
 #include "operator/core/children/environment.h"
+#include "operator/core/children/gpus.h"
 #include "operator/core/children/security.h"
 #include "operator/core/launch/launch.h"
 #include "operator/core/launch/volumes.h"
@@ -79,18 +80,8 @@ static cJSON *role_container(const cJSON *pod, const char *role)
 /* Whether the root is read-only and /tmp has no mount: the launch and Open MPI write there. */
 static bool needs_tmp(const cJSON *container)
 {
-    const cJSON *mount = NULL;
-
-    if (!hvd_json_true(container, "securityContext.readOnlyRootFilesystem"))
-        return false;
-    cJSON_ArrayForEach(mount, hvd_json_get(container, "volumeMounts"))
-    {
-        const char *path = hvd_json_str(mount, "mountPath");
-
-        if (path && (strcmp(path, "/tmp") == 0 || strcmp(path, "/tmp/") == 0))
-            return false;
-    }
-    return true;
+    return hvd_json_true(container, "securityContext.readOnlyRootFilesystem") &&
+           !hvd_volumes_has(container, "/tmp");
 }
 
 static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const struct hvd_job *job)
@@ -112,6 +103,7 @@ static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const s
         hvd_jb_object(jb, hvd_volumes_add(jb, pod, "horovod-tmp"), "emptyDir");
         hvd_volumes_mount(jb, container, "horovod-tmp", "/tmp", false);
     }
+    hvd_gpus_add_memory(jb, pod, container);
 }
 
 static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, const char *value)
@@ -157,6 +149,13 @@ static const cJSON *own_template(const struct hvd_child_inputs *in, enum hvd_rol
     if (in->group > 0)
         own = hvd_json_get(cJSON_GetArrayItem(groups, (int)in->group - 1), "template");
     return own ? own : hvd_json_at(in->spec, "worker.template");
+}
+
+const cJSON *hvd_template_own_container(const struct hvd_child_inputs *in, enum hvd_role role)
+{
+    const cJSON *own = own_template(in, role);
+
+    return own ? role_container(hvd_json_get(own, "spec"), role_name(role)) : in->spec;
 }
 
 static void add_labels(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in,

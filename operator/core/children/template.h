@@ -20,4 +20,8 @@
 void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
                         enum hvd_role role);
 
+/* The part of the spec with the resources of the role's container: a container of the user's
+ * template (NULL without any), or the spec itself in the short form. Borrowed. */
+const cJSON *hvd_template_own_container(const struct hvd_child_inputs *in, enum hvd_role role);
+
 #endif

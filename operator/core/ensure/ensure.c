@@ -15,6 +15,7 @@
 #include "operator/core/attempt/loss.h"
 #include "operator/core/children/children.h"
 #include "operator/core/children/gang.h"
+#include "operator/core/children/gpus.h"
 #include "operator/core/children/hosts.h"
 #include "operator/core/children/owner.h"
 #include "operator/core/children/patch.h"
@@ -120,6 +121,19 @@ static bool fits(struct hvd_pass *p, const cJSON *data)
     return data != NULL;
 }
 
+/* One event per group and attempt. */
+static void report_slots(struct hvd_pass *p, const struct hvd_child_inputs *in)
+{
+    char message[MESSAGE_SIZE], key[HVD_CHILD_NAME_MAX];
+    const struct hvd_event event = {
+        .reason = "SlotsAssumed", .message = message, .is_warning = true, .key = key};
+
+    if (p->st || !hvd_gpus_are_uncounted(in, message, sizeof(message)))
+        return;
+    hvd_children_group_name(p->job, in->group, key);
+    p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
+}
+
 static void create(struct hvd_pass *p, const struct child *child)
 {
     const struct hvd_write write = {child->kind, child->name, hvd_repair_of_existence(child->kind),
@@ -160,6 +174,8 @@ static void create(struct hvd_pass *p, const struct child *child)
         p->st = hvd_children_encode(child->kind, &in, &action.body, NULL);
     if (!p->st)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, child->name);
+    if (child->kind == HVD_KIND_STATEFULSET)
+        report_slots(p, &in);
 }
 
 /* Begins a merge patch of the object at its known version. */
@@ -305,6 +321,7 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
         p->st = hvd_children_template_patch(&in, &set->meta, &patch.body, NULL);
     if (!p->st)
         hvd_write_patch(p, set, &patch);
+    report_slots(p, &in);
 }
 
 /* Whether the child exists that the launch needs for master and workers to trust each other. */

@@ -36,6 +36,11 @@ def test_every_manifest_of_a_guide_is_accepted(server, ns, page):
         server.kubectl("apply", "--dry-run=server", "-n", ns.name, "-f", "-", text=yaml.safe_dump(manifest))
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda path: path.name)
+def test_every_manifest_of_an_example_is_accepted(server, ns, path):
+    server.kubectl("apply", "--dry-run=server", "-n", ns.name, "-f", str(path))
+
+
 def test_hosts_and_slots_are_those_that_the_guides_tell(ns, server, operator):
     jobs = {job["metadata"]["name"]: job for page in ("own-image.md", "gpus.md") for job in manifests(page) if job["kind"] == "HorovodJob"}
     hosts = {"train": ["train-worker-0.train slots=2", "train-worker-1.train slots=2"],
@@ -45,6 +50,9 @@ def test_hosts_and_slots_are_those_that_the_guides_tell(ns, server, operator):
         server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(jobs[name]))
         found = until("the host list", lambda name=name: ns.get("configmaps", f"{name}-hosts"))
         assert found["data"]["hostfile"].splitlines() == wanted
+    pod = until("workers with GPUs", lambda: ns.get("statefulsets", "train-gpu-worker"))["spec"]["template"]["spec"]
+    volume, = [volume["name"] for volume in pod["volumes"] if volume.get("emptyDir") == {"medium": "Memory"}]
+    assert {"name": volume, "mountPath": "/dev/shm"} in pod["containers"][0]["volumeMounts"]
 
 
 def test_a_script_learns_of_the_end_of_a_job_that_fails(server, ns, operator):

@@ -240,7 +240,7 @@ static void the_last_lines_of_init_containers_are_kept_unless_the_user_chose(voi
 static void the_long_form_keeps_what_the_user_wrote(void **state)
 {
     static const char spec[] =
-        "{\"network\":{\"interfaces\":[\"eth1\",\"10.0.0.0/8\"]},\"ssh\":{\"port\":3333},"
+        "{\"network\":{\"interfaces\":[\"10.0.0.0/8\",\"eth1\",\"eth2\"]},\"ssh\":{\"port\":3333},"
         "\"master\":{\"template\":" POD(
             "{\"name\":\"master\",\"command\":[\"mine\"],\"terminationMessagePolicy\":\"File\","
             "\"terminationMessagePath\":\"/tmp/words\","
@@ -256,8 +256,8 @@ static void the_long_form_keeps_what_the_user_wrote(void **state)
     assert_string_equal(variable(container(&m, 1), "HOROVOD_TERMINATION_LOG"), "/tmp/words");
     assert_string_equal(variable(container(&m, 1), "OMPI_MCA_plm_rsh_agent"), "rsh");
     assert_string_equal(variable(container(&m, 1), "OMPI_MCA_btl_tcp_if_include"),
-                        "eth1,10.0.0.0/8");
-    assert_string_equal(variable(container(&m, 1), "NCCL_SOCKET_IFNAME"), "eth1");
+                        "10.0.0.0/8,eth1,eth2");
+    assert_string_equal(variable(container(&m, 1), "NCCL_SOCKET_IFNAME"), "=eth1,eth2");
     assert_int_equal(cJSON_GetArraySize(hvd_json_get(container(&m, 1), "volumeMounts")), 3);
     assert_null(hvd_json_get(container(&m, 0), "volumeMounts"));
     made_fini(&m);
