@@ -15,7 +15,7 @@ def build(*words, **env):
 
 @pytest.mark.parametrize("words,message", [
     ((), "name an image, or all"),
-    (("nosuch",), 'there is no image "nosuch", only operator, worker, worker-pytorch and worker-tensorflow'),
+    (("nosuch",), 'there is no image "nosuch", only operator, worker, worker-pytorch, worker-pytorch-cuda and worker-tensorflow'),
     (("worker", "nosuch"), 'there is no image "nosuch"'),
     (("base", "nosuch"), 'there is no image "nosuch"'),
     (("../images",), 'there is no image "../images"'),
