@@ -13,97 +13,13 @@
 
 #include "base/mem.h"
 #include "tests/integration/cuda/machine_gpu.h"
+#include "tests/integration/cuda/tensor_lists.h"
 
-#define MOST_TENSORS 2048
 #define CEILING_BYTES ((size_t)1 << 30)
 
 #define CHECK(CALL) machine_gpu_check(machine_gpu_api()->CALL, #CALL)
 
 static int calls = 200; /* in a row, that are timed */
-
-struct tensors {
-    const char *name;
-    int64_t counts[MOST_TENSORS]; /* of float32 */
-    int n;
-};
-
-static void add(struct tensors *t, int64_t count)
-{
-    t->counts[t->n++] = count;
-}
-
-static void add_linear(struct tensors *t, int64_t out, int64_t in)
-{
-    add(t, out * in);
-    add(t, out);
-}
-
-static void fill_many_small(struct tensors *t)
-{
-    t->name = "1,024 x 4 KiB";
-    for (int i = 0; i < 1024; i++)
-        add(t, 1024);
-}
-
-static void fill_skewed(struct tensors *t)
-{
-    unsigned random = 1;
-
-    t->name = "700, one of 8 MiB";
-    for (int i = 0; i < 700; i++) {
-        random = random * 1103515245U + 12345U;
-        add(t, i == 400 ? 8 << 18 : (int64_t)(random >> 16) % 4096 + 1);
-    }
-}
-
-static void fill_bert_large(struct tensors *t)
-{
-    const int64_t width = 1024;
-
-    t->name = "BERT large";
-    add(t, 30522 * width);
-    add(t, 512 * width);
-    add(t, 2 * width);
-    add_linear(t, width, 1);
-    for (int layer = 0; layer < 24; layer++) {
-        for (int i = 0; i < 4; i++)
-            add_linear(t, width, width);
-        add_linear(t, width, 1);
-        add_linear(t, 4 * width, width);
-        add_linear(t, width, 4 * width);
-        add_linear(t, width, 1);
-    }
-    add_linear(t, width, width);
-}
-
-/* A convolution and the two vectors of its normalisation. */
-static void add_convolution(struct tensors *t, int64_t out, int64_t in, int64_t side)
-{
-    add(t, out * in * side * side);
-    add(t, out);
-    add(t, out);
-}
-
-static void fill_resnet50(struct tensors *t)
-{
-    const int blocks[] = {3, 4, 6, 3};
-    int64_t in = 64;
-
-    t->name = "ResNet-50";
-    add_convolution(t, 64, 3, 7);
-    for (int stage = 0; stage < 4; stage++) {
-        const int64_t width = 64 << stage;
-        for (int i = 0; i < blocks[stage]; i++) {
-            add_convolution(t, width, in, 1);
-            add_convolution(t, width, width, 3);
-            add_convolution(t, 4 * width, width, 1);
-            if (i == 0)
-                add_convolution(t, 4 * width, in, 1);
-            in = 4 * width;
-        }
-    }
-    add_linear(t, 1000, 2048);
-}
 
 static double now(void)
 {
@@ -148,7 +64,7 @@ static double time_launch(enum hvd_cuda_kernel kernel, const struct hvd_pack_sha
 }
 
 /* Tensors of the device, each at a multiple of 512 bytes as frameworks allocate them. */
-static void place(struct hvd_piece *pieces, const struct tensors *t, hvd_cu_ptr_t memory)
+static void place(struct hvd_piece *pieces, const struct tensor_list *t, hvd_cu_ptr_t memory)
 {
     for (int i = 0; i < t->n; i++) {
         pieces[i] = (struct hvd_piece){.count = t->counts[i]};
@@ -158,10 +74,10 @@ static void place(struct hvd_piece *pieces, const struct tensors *t, hvd_cu_ptr_
     }
 }
 
-static void measure(const struct tensors *t, bool is_padded, double ceiling)
+static void measure(const struct tensor_list *t, bool is_padded, double ceiling)
 {
-    static struct hvd_piece pieces[MOST_TENSORS];
-    static uint64_t addresses[MOST_TENSORS];
+    static struct hvd_piece pieces[TENSOR_LIST_MAX];
+    static uint64_t addresses[TENSOR_LIST_MAX];
     const struct hvd_scaling scaling = {.prescale = 0.5, .postscale = 1, .divisor = 3};
     const struct hvd_pack_list list = {
         .pieces = pieces, .n_pieces = t->n, .dtype = HVD_FLOAT32, .is_padded = is_padded};
@@ -173,7 +89,8 @@ static void measure(const struct tensors *t, bool is_padded, double ceiling)
         abort();
     const size_t bytes = shape.buffer_bytes;
     const hvd_cu_ptr_t tensors = machine_gpu_alloc(bytes + (size_t)t->n * 512);
-    const double copy = time_copy(machine_gpu_alloc(bytes), tensors, bytes, calls);
+    args.buffer = machine_gpu_alloc(bytes);
+    const double copy = time_copy(args.buffer, tensors, bytes, calls);
     void *table = hvd_malloc(shape.table_bytes, 1);
     if (!table)
         abort();
@@ -182,7 +99,6 @@ static void measure(const struct tensors *t, bool is_padded, double ceiling)
     (void)hvd_pack_table_addresses(&list, false, addresses);
     args.table = machine_gpu_alloc(shape.table_bytes);
     args.addresses = machine_gpu_alloc(sizeof(addresses));
-    args.buffer = machine_gpu_alloc(bytes);
     CHECK(cuMemcpyHtoD_v2(args.table, table, shape.table_bytes));
     CHECK(cuMemcpyHtoD_v2(args.addresses, addresses, (size_t)t->n * sizeof(*addresses)));
     for (int i = 0; i < 4; i++) {
@@ -203,10 +119,7 @@ static void measure(const struct tensors *t, bool is_padded, double ceiling)
 
 int main(int argc, char **argv)
 {
-    static void (*const fill[])(struct tensors *) = {fill_many_small, fill_skewed, fill_bert_large,
-                                                     fill_resnet50};
-    const size_t lists = sizeof(fill) / sizeof(*fill);
-    const size_t wanted = argc > 2 ? strtoul(argv[2], NULL, 10) : lists;
+    const size_t wanted = argc > 2 ? strtoul(argv[2], NULL, 10) : TENSOR_LISTS;
     const char *missing = machine_missing();
     char name[256] = "";
 
@@ -217,15 +130,15 @@ int main(int argc, char **argv)
     if (argc > 1)
         calls = (int)strtol(argv[1], NULL, 10);
     CHECK(cuDeviceGetName(name, sizeof(name), 0));
-    const double ceiling = 2 * (double)CEILING_BYTES /
-                           time_copy(machine_gpu_alloc(CEILING_BYTES),
-                                     machine_gpu_alloc(CEILING_BYTES), CEILING_BYTES, 20);
+    const double ceiling =
+        2 * (double)CEILING_BYTES /
+        time_copy(machine_gpu_alloc(CEILING_BYTES), machine_gpu_alloc(CEILING_BYTES), CEILING_BYTES,
+                  calls < 20 ? calls : 20);
     printf("{\"gpu\": \"%s\", \"ceiling_TB_s\": %.3f}\n", name, 1e-12 * ceiling);
-    for (size_t i = 0; i < lists && i < wanted; i++) {
-        static struct tensors t;
+    for (int i = 0; i < TENSOR_LISTS && (size_t)i < wanted; i++) {
+        static struct tensor_list t;
 
-        t.n = 0;
-        fill[i](&t);
+        tensor_list_fill(&t, i);
         measure(&t, true, ceiling);
         measure(&t, false, ceiling);
     }

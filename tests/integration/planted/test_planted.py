@@ -1,16 +1,13 @@
 """Bugs planted into copies of the sources: the random programs must find each, and the seed that they print must
 find it again. Nothing of this is in what ships: a copy of one file is changed, compiled, and linked in front of the
 library that has the original."""
-import json
 import os
-import pathlib
 import re
-import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+from compiling import ROOT, compile_copy, link, run
+
 PROGRAM = "test_worker_programs"
 PROGRAMS = ("30", "100", "1000")  # of each kind to look for a bug in, until one has it
 
@@ -32,33 +29,13 @@ BUGS = {
 }
 
 
-def run(command, **options):
-    return subprocess.run(command, shell=isinstance(command, str), cwd=BUILD, text=True, capture_output=True, check=False,
-                          timeout=300, **options)
-
-
 def compile_changed(name, folder):
     """The object file of the source with the bug in it."""
     file, pattern, replacement, _ = BUGS[name]
     text = (ROOT / file).read_text(encoding="utf-8")
     changed, count = re.subn(pattern, replacement, text, count=1, flags=re.S)
     assert count == 1, f"{file} is not as it was when '{name}' was planted: say in BUGS where it belongs now"
-    copy, target = folder / pathlib.Path(file).name, folder / "planted.o"
-    copy.write_text(changed, encoding="utf-8")
-    database = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-    entry = next(item for item in database if item["file"] == str(ROOT / file) and "verify_interface" not in item["command"])
-    command = re.sub(r" -o \S+", f" -o {target}", entry["command"]).replace(f" -c {ROOT / file}", f" -c {copy} -Wno-error")
-    done = run(command)
-    assert done.returncode == 0, done.stderr
-    return target
-
-
-def link(planted, target):
-    """The program that runs random programs, with that object in front of everything else."""
-    last = run(["ninja", "-t", "commands", PROGRAM]).stdout.strip().splitlines()[-1]
-    command = re.search(r"^: && (.*) && :$", last)[1]
-    done = run(re.sub(r" -o \S+", f" {planted} -o {target}", command, count=1))
-    assert done.returncode == 0, done.stderr
+    return compile_copy(ROOT / file, changed, folder)
 
 
 def look(program, **environment):
@@ -70,7 +47,7 @@ def look(program, **environment):
 @pytest.mark.parametrize("name", BUGS)
 def test_random_programs_find_a_planted_bug_and_the_seed_finds_it_again(name, tmp_path):
     program = tmp_path / "programs"
-    link(compile_changed(name, tmp_path), program)
+    link(PROGRAM, compile_changed(name, tmp_path), program)
     found = next(filter(None, (look(program, HOROVOD_TEST_PROGRAMS=count, HOROVOD_TEST_SEED="1") for count in PROGRAMS)), None)
     assert found, f"{PROGRAMS[-1]} random programs did not find {name}"
     assert re.search(BUGS[name][3], found[0]), found
@@ -84,5 +61,5 @@ def test_without_a_planted_bug_the_same_way_of_building_finds_nothing(tmp_path):
     source = tmp_path / "nothing.c"
     source.write_text("extern int nothing;\n", encoding="utf-8")
     assert run(["cc", "-c", str(source), "-o", str(planted)]).returncode == 0
-    link(planted, tmp_path / "programs")
+    link(PROGRAM, planted, tmp_path / "programs")
     assert look(tmp_path / "programs", HOROVOD_TEST_PROGRAMS="30", HOROVOD_TEST_SEED="1") is None
