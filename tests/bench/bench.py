@@ -11,6 +11,7 @@ import sys
 
 import allreduce
 import cluster
+import gpu
 import jobs
 import longrun
 import measure
@@ -29,7 +30,7 @@ OUT = measure.RESULTS
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
          "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,
          "long": longrun.measure_rows, "nodes": nodes.measure_rows, "limited": nodes.measure_limited,
-         "calls": python.measure_calls, "training": python.measure_training, "tensorflow": tensorflow_rows.measure_rows}
+         "calls": python.measure_calls, "training": python.measure_training, "tensorflow": tensorflow_rows.measure_rows, "gpu": gpu.measure_rows}
 # The whole runtime is what has rows in the table.
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes", "limited"],
               "python": ["calls", "training"], **{name: [name] for name in PARTS}}
@@ -59,7 +60,8 @@ def main():
                              "operator; its parts served (on a fake API server), long (the same for some minutes) and "
                              "nodes (on a real one) and limited (the same with the limits of its controllers as they "
                              "are); python, with its parts calls (an operation over the C call) and training (with PyTorch "
-                             "beside its own DistributedDataParallel); tensorflow: operations and training beside Horovod's; peers: "
+                             "beside its own DistributedDataParallel); tensorflow: operations and training beside Horovod's; gpu: steps beside "
+                             "DistributedDataParallel over NCCL, on a machine with two GPUs or more; peers: "
                              "build what steps and tensorflow compare with; table: "
                              "print the results in Markdown; report: write them and a plot into docs/; timeline: draw "
                              "the pictures of docs/timeline.md")

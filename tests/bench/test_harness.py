@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+import gpu
 import jobs
 import longrun
 import measure
@@ -739,3 +740,24 @@ def test_a_program_that_does_not_end_when_told_to_is_ended(monkeypatch):
         monkeypatch.setattr(nodes, "PATIENCE_S", 0.2)
         nodes.end(deaf)
         assert deaf.returncode == -9
+
+
+# --- gpu.py -----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("n_gpus, why, wanted", [
+    (0, "libcuda.so.1: cannot open", "there is no driver for GPUs (libcuda.so.1: cannot open)"), (1, "", "the driver sees 1"), (2, "", None)])
+def test_a_machine_without_two_gpus_is_refused_with_the_reason(n_gpus, why, wanted):
+    text = gpu.refusal(n_gpus, why)
+    assert text == "" if wanted is None else wanted in text and "needs a machine with two GPUs" in text
+
+
+def test_a_row_of_gpus_pairs_ours_with_each_arm_of_the_same_launch():
+    def lines(arm, factor):
+        return [{"workload": workload, "arm": arm, "round": turn, "host_ms": factor * (turn + 1), "step_ms": 3 * factor * (turn + 1)}
+                for workload in gpu.WORKLOADS for turn in range(3)]
+    launch = lines("ours", 1) + lines("ddp", 2) + lines("ddp-lean", 4) + gpu.relabelled(lines("ours", 10), "horovod")
+    table = measure.Table(1)
+    gpu.add_rows(table, [launch, launch], 8, True)
+    found = {row["name"]: (row["ratio_p50"], row["class"], row["baseline"]) for row in table.rows}
+    assert len(found) == 18 and found["bert-host"][:2] == (0.5, "8 GPUs") and found["small-step-lean"][0] == 0.25
+    assert found["resnet50-step-horovod"] == (0.1, "8 GPUs", "Horovod 0.28.1 over NCCL")
