@@ -76,6 +76,7 @@ def test_every_status_of_the_library_has_an_entry():
     ("`horovodrun` does not start the ranks", ("worker/launch",)),
     ("A rank has failed", ("worker/launch",)),
     ("Errors of the library", ("worker",)),
+    ("GPUs", ("worker",)),
     ("Hangs", ("worker",)),
 ])
 def test_every_message_of_the_page_is_one_of_the_programs(title, folders):
