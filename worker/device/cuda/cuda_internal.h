@@ -38,6 +38,7 @@ struct hvd_cuda_stream {
     hvd_cu_ptr_t done_at;         /* its address for the stream */
     int slot;                     /* of the number */
     uint64_t n_allocations;       /* those that it has waited for; the launcher's */
+    atomic_bool has_more;         /* work without a number: a launch failed in the middle */
 };
 
 /* A point on a stream; see device.h. */
@@ -411,6 +412,10 @@ void hvd_cuda_look_for_errors(struct hvd_cuda_device *g, const struct hvd_cuda_e
 hvd_status_t hvd_cuda_nccl_enter(struct hvd_cuda_device *g, struct hvd_cuda_set *set,
                                  struct hvd_err *err);
 void hvd_cuda_nccl_leave(struct hvd_cuda_device *g, struct hvd_cuda_set *set);
+
+/* Whether nothing that was launched for a set uses memory any more. NULL is allowed. In the
+ * context. */
+bool hvd_cuda_set_is_quiet(struct hvd_cuda_device *g, struct hvd_cuda_set *set);
 
 /* Whether work may use memory for ever, after an abort that did not end it. */
 bool hvd_cuda_is_stuck(struct hvd_cuda_device *g);

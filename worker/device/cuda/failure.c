@@ -142,15 +142,17 @@ static void *run_abort(void *arg)
 }
 
 /* Whether the stream has no work. One of a lost GPU never writes its number. */
-static bool is_stream_quiet(struct hvd_cuda_device *g, const struct hvd_cuda_stream *s)
+static bool is_stream_quiet(const struct hvd_cuda_device *g, const struct hvd_cuda_stream *s)
 {
-    if (hvd_cuda_is_done(s->done, s->n_launched))
+    const bool is_done = hvd_cuda_is_done(s->done, s->n_launched);
+
+    if (is_done && !atomic_load(&s->has_more))
         return true;
     const hvd_cu_result_t result = g->library->cu.cuStreamQuery(s->stream);
-    return result != HVD_CU_SUCCESS && result != HVD_CU_NOT_READY;
+    return result == HVD_CU_SUCCESS ? is_done : result != HVD_CU_NOT_READY;
 }
 
-static bool is_set_quiet(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
+bool hvd_cuda_set_is_quiet(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
 {
     return !set || (hvd_cuda_queue_is_idle(&set->queue) && is_stream_quiet(g, &set->pack) &&
                     is_stream_quiet(g, &set->move));
@@ -160,10 +162,10 @@ static bool is_set_quiet(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
 static bool is_quiet(struct hvd_cuda_device *g)
 {
     bool is_quiet = hvd_cuda_queue_is_idle(&g->queue) && is_stream_quiet(g, &g->in) &&
-                    is_stream_quiet(g, &g->out) && is_set_quiet(g, g->alone);
+                    is_stream_quiet(g, &g->out) && hvd_cuda_set_is_quiet(g, g->alone);
 
     for (int i = 0; i < HVD_CUDA_SETS_MAX && is_quiet; i++)
-        is_quiet = is_set_quiet(g, g->sets[i]);
+        is_quiet = hvd_cuda_set_is_quiet(g, g->sets[i]);
     return is_quiet;
 }
 

@@ -131,6 +131,9 @@ static hvd_status_t run_item(struct hvd_cuda_device *g, struct hvd_cuda_item *it
         return st;
     }
     hvd_device_event_release(event ? &event->base : NULL);
+    /* what it has enqueued may still use the tensors */
+    atomic_store(item->set ? &item->set->pack.has_more : &g->in.has_more, true);
+    atomic_store(item->set ? &item->set->move.has_more : &g->out.has_more, true);
     return hvd_cuda_fail(g, st, &item->err);
 }
 

@@ -313,17 +313,14 @@ struct hvd_device_progress hvd_cuda_progress(struct hvd_device_port *d, uint32_t
 /* --- The end ---------------------------------------------------------------------------------- */
 
 /* Whether the thread of a set cannot be waited for: its peers never came, and NCCL cannot be
- * interrupted; or an abort has not ended its work. */
+ * interrupted; or an abort has not ended its work. In the context. */
 static bool must_abandon(struct hvd_cuda_device *g, struct hvd_cuda_set *set)
 {
     if (!set->queue.has_thread)
         return false;
     if (atomic_load(&set->state) != HVD_CUDA_SET_READY)
         return true;
-    return atomic_load(&g->is_aborted) &&
-           (!hvd_cuda_queue_is_idle(&set->queue) ||
-            !hvd_cuda_is_done(set->pack.done, set->pack.n_launched) ||
-            !hvd_cuda_is_done(set->move.done, set->move.n_launched));
+    return atomic_load(&g->is_aborted) && !hvd_cuda_set_is_quiet(g, set);
 }
 
 /* Makes the set's thread free it when it has launched everything. */
@@ -359,13 +356,14 @@ void hvd_cuda_disconnect(struct hvd_device_port *d, uint32_t id)
     if (!set)
         return;
     put_set(g, place_of(g, set), NULL);
-    if (set->queue.has_thread && !must_abandon(g, set)) {
-        /* To destroy a communicator waits for the peers, which may wait for this thread. */
+    const bool has_entered = hvd_cuda_enter(g, NULL) == HVD_OK;
+    /* To destroy a communicator waits for the peers, which may wait for this thread. */
+    if (set->queue.has_thread && !must_abandon(g, set))
         leave_to_thread(g, set, HVD_CUDA_SET_LEAVES);
-    } else if (hvd_cuda_enter(g, NULL) == HVD_OK) {
+    else if (has_entered)
         end_set(g, set);
+    if (has_entered)
         hvd_cuda_leave(g);
-    }
 }
 
 void hvd_cuda_settle(struct hvd_device_port *d)

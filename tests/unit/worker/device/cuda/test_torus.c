@@ -388,6 +388,20 @@ static void a_call_that_fails_ends_the_job(void **state)
     }
 }
 
+/* The abort is over on the rank whose call is late, when that rank enqueues the copy. */
+static void a_copy_that_is_enqueued_after_the_abort_is_waited_for(void **state)
+{
+    static struct torus_fault f;
+
+    (void)state;
+    memset(&f, 0, sizeof(f));
+    fake_gpu_delay("cuMemcpyHtoDAsync_v2", 1, 700);
+    fake_gpu_fail("cuMemcpyHtoDAsync_v2", 2, HVD_CU_OUT_OF_MEMORY);
+    ranks_run_on(&two_by_two[1], reduce_until_it_fails, &f);
+    fake_gpu_forget();
+    assert_int_equal(f.n_failed, two_by_two[1].size);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +415,7 @@ int main(void)
         cmocka_unit_test(tensors_in_the_same_memory_are_reduced_one_after_the_other),
         cmocka_unit_test(other_collectives_follow_those_in_three_steps),
         cmocka_unit_test(a_call_that_fails_ends_the_job),
+        cmocka_unit_test(a_copy_that_is_enqueued_after_the_abort_is_waited_for),
     };
 
     return cmocka_run_group_tests(tests, ranks_begin, NULL);
