@@ -4,15 +4,19 @@
  * other's end by its locks (shm/sleep.c).
  *
  * A file descriptor of a process becomes readable when the process ends, however it ends, also
- * while it is a zombie. Where the system gives none (before Linux 5.3, in a sandbox, or at the
- * limit of descriptors), the number of the process stands in for it. It shows the end once the
- * parent has collected it, and not if another process has the number by then.
+ * while it is a zombie. The state of the process confirms that: programs that close what they have
+ * not opened give the descriptor's number to another file. Where there is no descriptor (before
+ * Linux 5.3, in a sandbox, at the limit of descriptors, or closed by the program), the state alone
+ * shows the end, unless another process has the number by then.
  *
  * The thread that calls into the transport runs this.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,13 +48,54 @@ void hvd_hybrid_watch_open(struct hvd_hybrid_watch *watch)
 #endif
 }
 
-static bool has_ended(const struct hvd_hybrid_process *process)
+/* Whether the program has left the descriptor as it was. */
+static bool is_of_process(int fd)
+{
+    char path[32];
+    char target[32];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(path, target, sizeof(target) - 1);
+    if (n < 0)
+        return fcntl(fd, F_GETFD) >= 0; /* there may be no /proc */
+    target[n] = '\0';
+    return strstr(target, "pidfd") != NULL;
+}
+
+/* Whether a process is dead, though nothing has collected it. See proc(5): state is the 3rd field,
+ * num_threads the 20th. Threads can outlive the first one, which is a zombie until they end. */
+static bool is_zombie(pid_t pid)
+{
+    char path[32];
+    char text[512];
+    char state = '\0';
+    long n_threads = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    const char *behind_name = strrchr(text, ')'); /* the name may have any character */
+    return behind_name &&
+           sscanf(behind_name,
+                  ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
+                  &state, &n_threads) == 2 &&
+           (state == 'Z' || state == 'X') && n_threads <= 1;
+}
+
+static bool has_ended(struct hvd_hybrid_process *process)
 {
     struct pollfd wait = {.fd = process->fd, .events = POLLIN};
 
-    if (process->fd >= 0)
-        return poll(&wait, 1, 0) == 1;
-    return kill(process->pid, 0) != 0 && errno == ESRCH;
+    if (process->fd >= 0 && !is_of_process(process->fd))
+        wait.fd = process->fd = -1; /* another file may have that number: it stays open */
+    if (process->fd >= 0 && poll(&wait, 1, 0) != 1)
+        return false;
+    return (kill(process->pid, 0) != 0 && errno == ESRCH) || is_zombie(process->pid);
 }
 
 hvd_status_t hvd_hybrid_watch_look(struct hvd_hybrid_watch *watch, int64_t now_ns,
@@ -77,7 +122,7 @@ hvd_status_t hvd_hybrid_watch_look(struct hvd_hybrid_watch *watch, int64_t now_n
 void hvd_hybrid_watch_fini(struct hvd_hybrid_watch *watch)
 {
     for (int i = 0; i < watch->n; i++)
-        if (watch->processes[i].fd >= 0)
+        if (watch->processes[i].fd >= 0 && is_of_process(watch->processes[i].fd))
             close(watch->processes[i].fd);
     hvd_free(watch->processes);
     *watch = (struct hvd_hybrid_watch){0};

@@ -3,6 +3,7 @@
  */
 #include "tests/unit/support.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -147,6 +148,84 @@ static void without_descriptors_the_number_shows_the_end(void **state)
     finish(&w);
 }
 
+static void without_descriptors_a_zombie_has_ended(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    end(&w, 0);
+    assert_int_equal(look_later(&w), -1);
+    assert_int_equal(look_later(&w), 1);
+    collect(&w, 0);
+    finish(&w);
+}
+
+static void *outlive(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* What prctl calls the process: parentheses and spaces confuse who splits at the first one. */
+static void be_a_rank_of_threads(void)
+{
+    pthread_t thread;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)prctl(PR_SET_NAME, ") Z 1 (");
+    if (pthread_create(&thread, NULL, outlive, NULL) == 0)
+        pthread_exit(NULL);
+}
+
+static void a_process_whose_first_thread_ended_is_alive(void **state)
+{
+    struct world w = {0};
+
+    (void)state;
+    assert_int_equal(hvd_hybrid_watch_init(&w.watch, 1, NULL), HVD_OK);
+    const pid_t pid = fork();
+    if (pid == 0)
+        be_a_rank_of_threads();
+    assert_true(pid > 0);
+    hvd_hybrid_watch_add(&w.watch, 7, pid); /* no descriptor: the state is asked */
+    for (int i = 0; i < 5; i++) {
+        usleep(10000);
+        assert_int_equal(look_later(&w), -1);
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(look_later(&w), -1);
+    assert_int_equal(look_later(&w), 7);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    hvd_hybrid_watch_fini(&w.watch);
+}
+
+/* A program that closes all that it has not opened, as daemons do. */
+static void closed_descriptors_report_nobody(void **state)
+{
+    int ends[2];
+    struct world w;
+
+    (void)state;
+    begin(&w, true);
+    close(w.watch.processes[0].fd);
+    close(w.watch.processes[1].fd);
+    assert_int_equal(pipe(ends), 0); /* has the lowest numbers */
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(look_later(&w), -1);
+    end(&w, 1);
+    collect(&w, 1);
+    assert_int_equal(look_later(&w), -1);
+    assert_int_equal(look_later(&w), 3);
+    finish(&w);
+    assert_int_equal(close(ends[0]), 0); /* the watch has left it open */
+    assert_int_equal(close(ends[1]), 0);
+}
+
 static void a_process_that_has_ended_before_is_reported(void **state)
 {
     struct hvd_hybrid_watch watch = {0};
@@ -181,6 +260,9 @@ int main(void)
         cmocka_unit_test(a_rank_is_reported_once_at_the_look_after_its_end),
         cmocka_unit_test(every_rank_that_ends_is_reported),
         cmocka_unit_test(without_descriptors_the_number_shows_the_end),
+        cmocka_unit_test(without_descriptors_a_zombie_has_ended),
+        cmocka_unit_test(a_process_whose_first_thread_ended_is_alive),
+        cmocka_unit_test(closed_descriptors_report_nobody),
         cmocka_unit_test(a_process_that_has_ended_before_is_reported),
         cmocka_unit_test(an_empty_watch_reports_nothing),
     };
