@@ -80,8 +80,9 @@ struct hvd_device_set {
     int rank; /* within the set */
     int size;
     const int *ranks; /* numbers in the job, by rank in the set; borrowed until connected */
-    const int *hosts; /* by rank in the set: a number that the ranks of a host share; borrowed for
-                         the call; NULL: all are on one host */
+    /* by rank in the set, borrowed for the call; NULL: all are on one host */
+    const int *hosts;       /* a number that the ranks of a host share */
+    const int *local_ranks; /* among the ranks of the host */
 };
 
 /* How far the collectives of a set are, since the set connected. Both numbers wrap. */

@@ -278,7 +278,8 @@ hvd_status_t hvd_cuda_connect(struct hvd_device_port *d, const struct hvd_device
     set->size = device_set->size;
     set->max_ctas = choose_ctas(g);
     if (g->has_torus || g->has_hierarchy)
-        set->torus = hvd_torus_of(device_set->hosts, device_set->size, device_set->rank);
+        set->torus = hvd_torus_of(device_set->hosts, device_set->local_ranks, device_set->size,
+                                  device_set->rank);
     memcpy(set->key.bytes, key, sizeof(set->key.bytes));
     atomic_store(&set->state, HVD_CUDA_SET_CONNECTING);
     put_set(g, place, set);

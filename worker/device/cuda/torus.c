@@ -8,32 +8,29 @@
 #define LONG_BYTES ((size_t)512 << 10)
 #define ALIGNMENT 256 /* of chunks, as NCCL moves aligned memory faster */
 
-/* Returns how many of the first n ranks are on the host of a rank. */
-static int count_on(const int *hosts, int n, int rank)
-{
-    int found = 0;
-
-    for (int i = 0; i < n; i++)
-        found += hosts[i] == hosts[rank];
-    return found;
-}
-
-struct hvd_torus hvd_torus_of(const int *hosts, int size, int rank)
+struct hvd_torus hvd_torus_of(const int *hosts, const int *local_ranks, int size, int rank)
 {
     struct hvd_torus t = {0};
+    int most = 0; /* ranks on a host */
+    int n_hosts = 0;
+    int n_full = 0; /* hosts with so many */
 
     if (!hosts)
         return t;
-    const int local_size = count_on(hosts, size, rank);
-    if (local_size == 1 || local_size == size)
+    for (int i = 0; i < size; i++) {
+        n_hosts += local_ranks[i] == 0;
+        if (local_ranks[i] >= most) {
+            most = local_ranks[i] + 1;
+            n_full = 0;
+        }
+        n_full += local_ranks[i] == most - 1;
+    }
+    if (most == 1 || n_hosts == 1 || n_full < n_hosts)
         return t;
-    for (int i = 0; i < size; i++)
-        if (count_on(hosts, size, i) != local_size)
-            return t;
     while (hosts[t.host] != hosts[rank])
         t.host++;
-    t.local_rank = count_on(hosts, rank, rank);
-    t.local_size = local_size;
+    t.local_rank = local_ranks[rank];
+    t.local_size = most;
     return t;
 }
 

@@ -30,10 +30,10 @@ struct hvd_torus_share {
     size_t rest;  /* behind the last chunk */
 };
 
-/* Returns the place of a rank. hosts has a number for each rank of the set that those of its host
- * share; NULL: all are on one. There is a torus if the set is on several hosts, and has the same
- * number of ranks on each, more than one. */
-struct hvd_torus hvd_torus_of(const int *hosts, int size, int rank);
+/* Returns the place of a rank. hosts and local_ranks are those of struct hvd_device_set; NULL: all
+ * ranks are on one host. There is a torus if the set is on several hosts, and has the same number
+ * of ranks on each, more than one. */
+struct hvd_torus hvd_torus_of(const int *hosts, const int *local_ranks, int size, int rank);
 
 /* Whether an allreduce of so many bytes moves over the torus. Not so: short ones, for which three
  * steps take longer, and averages of integers, which are divided once, behind the whole sum. */

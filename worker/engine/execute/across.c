@@ -18,17 +18,7 @@ struct hvd_across {
     char *stretches; /* as many as peers: the stretch of this rank from each of them */
 };
 
-/* Returns how many of the first n ranks are on the host of a rank. */
-static int count_on(const int *hosts, int n, int rank)
-{
-    int found = 0;
-
-    for (int i = 0; i < n; i++)
-        found += !hosts || hosts[i] == hosts[rank];
-    return found;
-}
-
-hvd_status_t hvd_across_create(const int *hosts, int size, int rank, struct hvd_across **out)
+hvd_status_t hvd_across_create(const int *local_ranks, int size, int rank, struct hvd_across **out)
 {
     struct hvd_across *a = hvd_calloc(1, sizeof(*a));
 
@@ -42,7 +32,7 @@ hvd_status_t hvd_across_create(const int *hosts, int size, int rank, struct hvd_
         return HVD_ERR_NOMEM;
     }
     for (int i = 0; i < size; i++) {
-        if (count_on(hosts, i, i) != count_on(hosts, rank, rank))
+        if (local_ranks ? local_ranks[i] != local_ranks[rank] : i != rank)
             continue;
         if (i == rank)
             a->own = a->n_peers;

@@ -19,9 +19,9 @@
  */
 struct hvd_across;
 
-/* Creates the state for a rank of a set. hosts has a number for each rank of the set that those of
- * its host share, as many on each host; NULL: all are on one. HVD_ERR_NOMEM. */
-hvd_status_t hvd_across_create(const int *hosts, int size, int rank, struct hvd_across **out);
+/* Creates the state for a rank of a set. local_ranks are by rank in the set, as many on each host;
+ * NULL: all are on one. HVD_ERR_NOMEM. */
+hvd_status_t hvd_across_create(const int *local_ranks, int size, int rank, struct hvd_across **out);
 
 /* Frees it. NULL is allowed. */
 void hvd_across_destroy(struct hvd_across *a);

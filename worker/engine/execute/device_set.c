@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/local_ranks.h"
 #include "worker/engine/execute/mover.h"
 #include "worker/engine/state/clock.h"
 #include "worker/engine/state/set_hosts.h"
@@ -174,21 +175,23 @@ static hvd_status_t connect_set(const struct hvd_engine *e, const struct hvd_set
 {
     struct hvd_set_device *on = set->own.on_device;
     int *hosts = NULL;
+    int *local_ranks = NULL;
     hvd_status_t st = hvd_set_hosts_find(e, set, &hosts);
 
+    if (st == HVD_OK && hosts)
+        st = hvd_local_ranks_of(hosts, set->self.size, &local_ranks);
     if (st == HVD_OK && on->device->ops->part)
-        st = hvd_across_create(hosts, set->self.size, set->self.rank, &on->across);
-
-    if (st != HVD_OK) {
-        hvd_free(hosts);
-        return HVD_FAIL(err, st, 0, "%s: out of memory for a process set", on->device->name);
-    }
+        st = hvd_across_create(local_ranks, set->self.size, set->self.rank, &on->across);
     const struct hvd_device_set device_set = {.set = set->id,
                                               .rank = set->self.rank,
                                               .size = set->self.size,
                                               .ranks = set->ranks,
-                                              .hosts = hosts};
-    st = on->device->ops->connect(on->device, &device_set, on->question, err);
+                                              .hosts = hosts,
+                                              .local_ranks = local_ranks};
+    st = st == HVD_OK
+             ? on->device->ops->connect(on->device, &device_set, on->question, err)
+             : HVD_FAIL(err, st, 0, "%s: out of memory for a process set", on->device->name);
+    hvd_free(local_ranks);
     hvd_free(hosts);
     return st;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/unit/worker/device/cuda/ranks.h"
+#include "worker/core/local_ranks.h"
 #include "worker/device/cuda/nccl_api.h"
 #include "worker/device/cuda/torus.h"
 
@@ -22,8 +23,12 @@
 
 static void expect_place(const int *hosts, int size, int rank, struct hvd_torus wanted)
 {
-    const struct hvd_torus seen = hvd_torus_of(hosts, size, rank);
+    int *local_ranks = NULL;
 
+    if (hosts)
+        assert_int_equal(hvd_local_ranks_of(hosts, size, &local_ranks), HVD_OK);
+    const struct hvd_torus seen = hvd_torus_of(hosts, local_ranks, size, rank);
+    hvd_free(local_ranks);
     assert_int_equal(seen.local_size, wanted.local_size);
     assert_int_equal(seen.local_rank, wanted.local_rank);
     assert_int_equal(seen.host, wanted.host);
