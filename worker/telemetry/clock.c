@@ -11,16 +11,10 @@
 #include <x86intrin.h>
 #endif
 
+#include "base/clock.h"
+
 #define LEAST_NS 1000000
 #define READINGS 5
-
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Returns whether the counter runs at one rate, in every state of the processor. */
 static bool has_counter(void)
@@ -44,7 +38,7 @@ uint64_t hvd_clock_ticks(const struct hvd_clock *clock)
         return __rdtsc();
 #endif
     (void)clock;
-    return (uint64_t)monotonic_ns();
+    return (uint64_t)hvd_clock_now_ns();
 }
 
 /* Reads both clocks at the same moment: of several pairs of readings keeps the fastest. */
@@ -54,7 +48,7 @@ static void read_pair(const struct hvd_clock *clock, uint64_t *ticks, int64_t *n
 
     for (int i = 0; i < READINGS; i++) {
         const uint64_t before = hvd_clock_ticks(clock);
-        const int64_t now = monotonic_ns();
+        const int64_t now = hvd_clock_now_ns();
         const uint64_t took = hvd_clock_ticks(clock) - before;
         if (took < best) {
             best = took;

@@ -2,6 +2,7 @@
  * Copies between tensors and host memory, and the beginning and the end of all launched work. Runs
  * in the launcher.
  */
+#include "base/clock.h"
 #include "worker/device/cuda/cuda_internal.h"
 
 static hvd_status_t wait_on(struct hvd_cuda_device *g, struct CUstream_st *stream,
@@ -56,7 +57,7 @@ hvd_status_t hvd_cuda_end_work(struct hvd_cuda_device *g, struct hvd_cuda_stream
     if (result != HVD_CU_SUCCESS)
         st = hvd_cuda_library_failure(g->library, result, "cuEventRecord", err);
     event->done = s->done;
-    event->since_ns = hvd_cuda_now_ns();
+    event->since_ns = hvd_clock_now_ns();
     event->number = s->n_launched;
     event->is_collective = is_collective;
     *out = event;

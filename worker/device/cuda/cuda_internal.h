@@ -397,9 +397,6 @@ void hvd_cuda_sets_destroy(struct hvd_cuda_device *g);
 
 /* --- failure.c -------------------------------------------------------------------------------- */
 
-/* Returns the time of the monotonic clock. */
-int64_t hvd_cuda_now_ns(void);
-
 /* Records that the GPU has failed, once; returns the status. Any thread. */
 hvd_status_t hvd_cuda_fail(struct hvd_cuda_device *g, hvd_status_t status, struct hvd_err *err);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "worker/device/cuda/cuda_internal.h"
 
@@ -14,14 +15,6 @@
 #define OLD_NS INT64_C(1000000000)
 #define LOOK_NS INT64_C(250000000) /* between two looks */
 #define LOST_NS INT64_C(500000000) /* until then the engine names the rank that is lost */
-
-int64_t hvd_cuda_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 hvd_status_t hvd_cuda_fail(struct hvd_cuda_device *g, hvd_status_t status, struct hvd_err *err)
 {
@@ -83,7 +76,7 @@ static void look_at_gpu(struct hvd_cuda_device *g, const struct hvd_cuda_event *
 
 void hvd_cuda_look_for_errors(struct hvd_cuda_device *g, const struct hvd_cuda_event *event)
 {
-    const int64_t now_ns = hvd_cuda_now_ns();
+    const int64_t now_ns = hvd_clock_now_ns();
     hvd_nccl_result_t result = HVD_NCCL_SUCCESS;
     struct hvd_err err = {0};
 
@@ -246,7 +239,7 @@ void hvd_cuda_abort(struct hvd_device_port *d, const char *cause)
 {
     const struct timespec pause = {.tv_nsec = 200000};
     struct hvd_cuda_device *g = hvd_cuda_gpu(d);
-    const int64_t until_ns = hvd_cuda_now_ns() + ABORT_NS;
+    const int64_t until_ns = hvd_clock_now_ns() + ABORT_NS;
 
     pthread_mutex_lock(&g->mu);
     const bool is_first = !atomic_exchange(&g->is_aborted, true);
@@ -257,12 +250,12 @@ void hvd_cuda_abort(struct hvd_device_port *d, const char *cause)
         return;
     /* Nothing enters NCCL after this. A thread that is inside must not find its communicator gone,
      * unless it waits there. */
-    const int64_t grace_ns = hvd_cuda_now_ns() + GRACE_NS;
-    while (is_in_nccl(g) && hvd_cuda_now_ns() < grace_ns)
+    const int64_t grace_ns = hvd_clock_now_ns() + GRACE_NS;
+    while (is_in_nccl(g) && hvd_clock_now_ns() < grace_ns)
         (void)nanosleep(&pause, NULL);
     struct aborting *a = start_abort(g);
     const bool has_entered = hvd_cuda_enter(g, NULL) == HVD_OK;
-    while (!(is_quiet(g) && (!a || atomic_load(&a->is_done))) && hvd_cuda_now_ns() < until_ns)
+    while (!(is_quiet(g) && (!a || atomic_load(&a->is_done))) && hvd_clock_now_ns() < until_ns)
         (void)nanosleep(&pause, NULL);
     if (has_entered)
         hvd_cuda_leave(g);

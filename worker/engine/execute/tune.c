@@ -4,8 +4,8 @@
  */
 #include "worker/engine/execute/tune.h"
 
+#include "base/clock.h"
 #include "worker/autotune/autotune.h"
-#include "worker/engine/state/clock.h"
 
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f)
 {
@@ -22,6 +22,6 @@ void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     }
     if (!is_full)
         return;
-    const struct hvd_tuning tuning = hvd_autotune_next(e->options.autotune, hvd_engine_now_ns());
+    const struct hvd_tuning tuning = hvd_autotune_next(e->options.autotune, hvd_clock_now_ns());
     hvd_negotiator_tune(set->own.negotiator, tuning.fusion_bytes, (uint32_t)tuning.cycle_us);
 }

@@ -4,9 +4,9 @@
  */
 #include "worker/engine/negotiate/request_send.h"
 
+#include "base/clock.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/membership.h"
-#include "worker/engine/state/clock.h"
 #include "worker/engine/state/slot_trace.h"
 #include "worker/engine/submit/refusal.h"
 
@@ -116,7 +116,7 @@ static hvd_status_t send_outgoing(struct hvd_engine *e, struct hvd_set *set,
 static bool has_gathered(struct hvd_engine *e)
 {
     const unsigned long n_submitted = atomic_load(&e->n_submitted);
-    const int64_t now_ns = hvd_engine_now_ns();
+    const int64_t now_ns = hvd_clock_now_ns();
 
     if (e->own.gather_ns == 0)
         e->own.gather_ns = now_ns;
@@ -137,7 +137,7 @@ bool hvd_request_send_is_due(struct hvd_engine *e)
     const bool is_full = hvd_engine_is_full(e) || atomic_load(&e->is_leaving);
     const int64_t since_ns = e->locked.first_queued_ns;
     pthread_mutex_unlock(&e->mu);
-    return is_full || hvd_engine_now_ns() - since_ns >= e->options.cycle_ns;
+    return is_full || hvd_clock_now_ns() - since_ns >= e->options.cycle_ns;
 }
 
 /* Takes the tensors that were submitted to the set. Holds mu. */

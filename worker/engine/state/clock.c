@@ -8,14 +8,6 @@
 
 #include "worker/engine/state/entry.h"
 
-int64_t hvd_engine_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int64_t hvd_engine_coarse_now_ns(void)
 {
     struct timespec now;

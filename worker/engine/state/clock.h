@@ -6,10 +6,8 @@
 
 #include "base/status.h"
 
-/* Returns nanoseconds of a monotonic clock. */
-int64_t hvd_engine_now_ns(void);
-
-/* Does the same in a fifth of the time, but lags by up to a kernel tick (some milliseconds). */
+/* Does the same as hvd_clock_now_ns in a fifth of the time, but lags by up to a kernel tick (some
+ * milliseconds). */
 int64_t hvd_engine_coarse_now_ns(void);
 
 /* Initialises a condition variable whose timed waits use that clock. HVD_ERR_SYSTEM. */

@@ -18,7 +18,7 @@ struct hvd_waiter {
     bool can_sleep;                /* cond, next and deadline_ns are initialised; under mu */
     struct hvd_waiter *next;
     pthread_cond_t cond;
-    int64_t deadline_ns; /* time of hvd_engine_now_ns() at which the wait ends; 0: none */
+    int64_t deadline_ns; /* time of hvd_clock_now_ns() at which the wait ends; 0: none */
 };
 
 struct hvd_entry;

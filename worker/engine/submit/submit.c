@@ -7,9 +7,9 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "worker/core/group_name.h"
-#include "worker/engine/state/clock.h"
 #include "worker/engine/state/end_cause.h"
 #include "worker/engine/state/wake.h"
 #include "worker/engine/submit/join.h"
@@ -162,7 +162,7 @@ static void count_queued(struct hvd_engine *e, const struct hvd_entry *entry, in
 {
     e->locked.queued_bytes += bytes;
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
-        e->locked.first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
+        e->locked.first_queued_ns = is_waited_now ? 0 : hvd_clock_now_ns();
         e->locked.is_new_batch = true;
     }
     if (entry->has_completion && !atomic_load_explicit(&e->is_gathering, memory_order_relaxed))

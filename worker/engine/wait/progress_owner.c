@@ -29,12 +29,12 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "worker/core/backoff.h"
 #include "worker/engine/execute/device_set.h"
 #include "worker/engine/negotiate/beats.h"
 #include "worker/engine/negotiate/control.h"
 #include "worker/engine/negotiate/request_send.h"
-#include "worker/engine/state/clock.h"
 #include "worker/engine/state/wake.h"
 #include "worker/engine/wait/progress.h"
 
@@ -69,7 +69,7 @@ static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 
 static bool wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
 {
-    return wait_until(cond, mu, hvd_engine_now_ns() + ns);
+    return wait_until(cond, mu, hvd_clock_now_ns() + ns);
 }
 
 static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *w)
@@ -81,7 +81,7 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
 /* Whether the waiter's time limit has passed. */
 static bool is_late(const struct hvd_waiter *w)
 {
-    return w->deadline_ns > 0 && hvd_engine_now_ns() >= w->deadline_ns;
+    return w->deadline_ns > 0 && hvd_clock_now_ns() >= w->deadline_ns;
 }
 
 /* Whether fused operations are active. On a joined rank they have no tensors of its own, but
@@ -149,7 +149,7 @@ static int64_t hold_ns(const struct hvd_engine *e)
         atomic_load(&e->is_urgent) || atomic_load(&e->is_gathering) ||
         atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 || hvd_engine_is_full(e))
         return 0;
-    int64_t ns = e->locked.first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
+    int64_t ns = e->locked.first_queued_ns + e->options.cycle_ns - hvd_clock_now_ns();
     return ns > 0 ? ns : 0;
 }
 
@@ -241,19 +241,18 @@ static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *co
         return;
     }
     if (p->n_idle++ == 0)
-        p->idle_since_ns = hvd_engine_now_ns();
+        p->idle_since_ns = hvd_clock_now_ns();
     if (p->n_idle <= spin && !blocks_peer(e))
         return;
     /* The background thread sleeps instead: a yield may pass the processor to a busy program for
      * milliseconds. */
     if ((!is_background && p->n_idle <= YIELD_STEPS) ||
-        (!is_woken(e) && is_moving(e) &&
-         hvd_engine_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
+        (!is_woken(e) && is_moving(e) && hvd_clock_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
         sched_yield();
         return;
     }
     const int64_t ns =
-        hvd_backoff_sleep_ns(hvd_engine_now_ns() - p->idle_since_ns, e->options.cycle_ns);
+        hvd_backoff_sleep_ns(hvd_clock_now_ns() - p->idle_since_ns, e->options.cycle_ns);
     if (ns > 0)
         sleep_a_little(e, cond, is_background, ns);
     else
@@ -472,7 +471,7 @@ static void listen_to_others(struct hvd_engine *e, struct rest *rest)
 static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
 {
     const unsigned long n_submitted = atomic_load(&e->n_submitted);
-    const int64_t now_ns = hvd_engine_now_ns();
+    const int64_t now_ns = hvd_clock_now_ns();
     const int64_t held_ns = e->locked.waiters ? 0 : hold_ns(e);
 
     if (n_submitted != rest->n_submitted) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "worker/core/backoff.h"
 #include "worker/engine/state/clock.h"
@@ -142,7 +143,7 @@ static hvd_status_t query_for(struct hvd_engine *e, struct hvd_device_event *eve
     hvd_status_t st;
 
     while ((st = d->ops->query(d, event, err)) == HVD_INPROGRESS) {
-        const int64_t now_ns = hvd_engine_now_ns();
+        const int64_t now_ns = hvd_clock_now_ns();
         start_ns = start_ns ? start_ns : now_ns;
         const int64_t idle_ns = now_ns - start_ns;
         if (timeout_ns >= 0 && idle_ns >= timeout_ns)
@@ -217,7 +218,7 @@ static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, i
         hvd_progress_owner_release(e);
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     }
-    waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_engine_now_ns() + timeout_ns;
+    waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_clock_now_ns() + timeout_ns;
     waiter->can_sleep = true;
     hvd_progress_owner_wait(e, waiter);
     pthread_cond_destroy(&waiter->cond);
@@ -286,7 +287,7 @@ struct how {
 static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, const struct how *how,
                                 struct hvd_outcome *outcome, struct hvd_err *err)
 {
-    const int64_t start_ns = how->wants_result && how->timeout_ns > 0 ? hvd_engine_now_ns() : 0;
+    const int64_t start_ns = how->wants_result && how->timeout_ns > 0 ? hvd_clock_now_ns() : 0;
     int64_t left_ns = how->timeout_ns;
     struct hvd_err why;
 
@@ -300,7 +301,7 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, const stru
         return st;
     if (!how->wants_result || entry->status != HVD_OK || !entry->event)
         return take_result(e, entry, handle, outcome, err);
-    if (start_ns > 0 && (left_ns -= hvd_engine_now_ns() - start_ns) < 0)
+    if (start_ns > 0 && (left_ns -= hvd_clock_now_ns() - start_ns) < 0)
         left_ns = 0;
     st = wait_for_event(e, entry, left_ns, &why);
     if (st == HVD_INPROGRESS)

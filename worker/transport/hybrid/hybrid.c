@@ -5,8 +5,7 @@
  */
 #include "worker/transport/hybrid/hybrid.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "base/mem.h"
 #include "worker/transport/hybrid/hybrid_internal.h"
 #include "worker/transport/shm/shm_internal.h"
@@ -49,14 +48,6 @@ static hvd_status_t receive_near(struct hvd_hybrid *h, struct hvd_inbound *in, s
     return st;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *in,
                                    struct hvd_err *err)
 {
@@ -73,7 +64,7 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
     if (st == HVD_INPROGRESS && !h->is_far_next)
         st = h->far->ops->receive(h->far, in, err);
     if (st == HVD_INPROGRESS && h->watch.n > 0)
-        st = hvd_hybrid_watch_look(&h->watch, now_ns(), in, err);
+        st = hvd_hybrid_watch_look(&h->watch, hvd_clock_now_ns(), in, err);
     return st;
 }
 

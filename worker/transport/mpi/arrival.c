@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "worker/core/arrival.h"
@@ -66,14 +67,6 @@ struct hvd_mpi_arrival {
     struct outgoing *outgoing;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 hvd_status_t hvd_mpi_arrival_create(int64_t warning_ns, int64_t shutdown_ns,
                                     const struct hvd_log *log, struct hvd_mpi_arrival **out,
                                     struct hvd_err *err)
@@ -84,7 +77,7 @@ hvd_status_t hvd_mpi_arrival_create(int64_t warning_ns, int64_t shutdown_ns,
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for who comes to the job");
     a->warning_ns = warning_ns;
     a->shutdown_ns = shutdown_ns;
-    a->begun_ns = now_ns();
+    a->begun_ns = hvd_clock_now_ns();
     a->log = log;
     a->can_attend = true;
     *out = a;
@@ -231,7 +224,7 @@ static hvd_status_t take(struct hvd_mpi_arrival *a, int neighbour, int there, st
     if (neighbour < 0)
         return HVD_OK;
     hvd_arrival_received(a->ranks, neighbour, (enum hvd_arrival_message)word->what,
-                         word->interval_ns, now_ns());
+                         word->interval_ns, hvd_clock_now_ns());
     return HVD_OK;
 }
 
@@ -347,7 +340,7 @@ static hvd_status_t lose(struct hvd_mpi_arrival *a, const struct hvd_arrival_ste
 /* Reports how long the wait takes, while ranks cannot be named. */
 static hvd_status_t look_unnamed(struct hvd_mpi_arrival *a, struct hvd_err *err)
 {
-    const int64_t waited_ns = now_ns() - a->begun_ns;
+    const int64_t waited_ns = hvd_clock_now_ns() - a->begun_ns;
     static const char why[] = "horovod_init has waited for %.3g seconds for ranks that have not "
                               "called it, or stand still there: the program has initialised MPI, "
                               "and MPI does not report which%s";
@@ -371,7 +364,7 @@ static hvd_status_t look(struct hvd_mpi_arrival *a, struct hvd_err *err)
         return look_unnamed(a, err);
     for (int i = 0; i < hvd_arrival_neighbours(a->ranks) && st == HVD_OK; i++)
         st = receive(a, i, neighbour_there(a, i), err);
-    hvd_arrival_tick(a->ranks, now_ns());
+    hvd_arrival_tick(a->ranks, hvd_clock_now_ns());
     while (st == HVD_OK && hvd_arrival_next(a->ranks, &step)) {
         if (step.action == HVD_ARRIVAL_SEND)
             st = send(a, neighbour_there(a, step.neighbour), (int)step.message, a->list.text, err);
@@ -396,7 +389,7 @@ hvd_status_t hvd_mpi_arrival_open(struct hvd_mpi_arrival *a,
                                                 .shutdown_ns = a->shutdown_ns,
                                                 .is_mute = !ranks->can_attend};
     struct hvd_arrival *made = NULL;
-    hvd_status_t st = hvd_arrival_create(&options, now_ns(), &made, err);
+    hvd_status_t st = hvd_arrival_create(&options, hvd_clock_now_ns(), &made, err);
 
     if (st != HVD_OK)
         return st;

@@ -15,8 +15,8 @@
  * the one before, which lay in the same area. Both ranks take rank 0's elements first, so they get
  * the same bits.
  */
-#include <time.h>
 
+#include "base/clock.h"
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm/shm_internal.h"
 
@@ -42,14 +42,6 @@ static int64_t least(int64_t a, int64_t b)
 static char *stage_at(struct hvd_shm *s, struct hvd_shm_move *mv, uint64_t round, int64_t at)
 {
     return hvd_shm_choose_offset(s, &mv->payload, round, at);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* Payloads of different sizes have different paces: measurements of small ones do not apply to
@@ -86,13 +78,13 @@ static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
         return;
     const bool is_timed = s->base.topology.rank == 0 && hvd_shm_pace_asks(pace);
     if (is_timed)
-        mv->spent_ns = -now_ns();
+        mv->spent_ns = -hvd_clock_now_ns();
     cell->is_past = pace->is_past;
     stage(&mv->payload, mv->at, count, stage_at(s, mv, s->round, mv->at), cell->is_past);
     hvd_reduce_stream_end();
     hvd_shm_count(s, (size_t)count * mv->payload.width, 1, 1);
     if (is_timed)
-        mv->spent_ns += now_ns();
+        mv->spent_ns += hvd_clock_now_ns();
 }
 
 /* Reduces `count` elements with the peer's; this rank's lie at `mine`. The pass may also copy
@@ -198,7 +190,7 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
     const int me = s->base.topology.rank;
     struct hvd_shm_pace *pace = pace_of(s, mv);
     const bool is_timed = me == 0 && hvd_shm_pace_asks(pace);
-    const int64_t begin_ns = is_timed ? now_ns() : 0;
+    const int64_t begin_ns = is_timed ? hvd_clock_now_ns() : 0;
     struct exchange x = {
         .mine = hvd_shm_chunk(s, me, s->round),
         .theirs = hvd_shm_chunk(s, 1 - me, s->round),
@@ -216,7 +208,7 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
     }
     take_chunk(s, mv, &x);
     if (me == 0)
-        learn(s, mv, &x, is_timed ? now_ns() - begin_ns : 0);
+        learn(s, mv, &x, is_timed ? hvd_clock_now_ns() - begin_ns : 0);
     mv->at += x.count;
     mv->is_second = true;
     return mv->at >= mv->total;

@@ -16,19 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "worker/transport/shm/shm_internal.h"
 
 #define IDLE_CALLS 1024
 #define CHECK_NS 100000000
 #define LETTER_NS 100000 /* the longest sleep while messages wait for room in a ring */
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void wake(struct hvd_shm_wake_flag *wake_flag)
 {
@@ -136,7 +129,7 @@ void hvd_shm_check_alive(struct hvd_shm *s)
     if (s->fd < 0 || s->n_idle++ < IDLE_CALLS)
         return;
     s->n_idle = 0;
-    const int64_t now = now_ns();
+    const int64_t now = hvd_clock_now_ns();
     if (now < s->next_check_ns)
         return;
     s->next_check_ns = now + CHECK_NS;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "tests/unit/worker/engine/turns.h"
 #include "tests/unit/worker/engine/world.h"
 #include "worker/engine/state/clock.h"
@@ -111,7 +112,7 @@ static void pass(struct run *r, int rank, int64_t until_ns, bool answers)
 {
     int64_t now_ns;
 
-    while ((now_ns = hvd_engine_now_ns()) < until_ns) {
+    while ((now_ns = hvd_clock_now_ns()) < until_ns) {
         const int64_t next_ns = now_ns + 50000000;
         const struct timespec moment = {.tv_sec = next_ns / 1000000000,
                                         .tv_nsec = next_ns % 1000000000};
@@ -129,7 +130,7 @@ static int64_t see_wait(struct run *r, int rank)
     int64_t since_ns = 0;
 
     while (!hvd_negotiator_oldest(r->engines[0]->sets[0]->own.negotiator, &since_ns))
-        pass(r, rank, hvd_engine_now_ns() + 1, true);
+        pass(r, rank, hvd_clock_now_ns() + 1, true);
     return since_ns;
 }
 
