@@ -9,6 +9,7 @@
 #include "worker/device/cuda/cuda_internal.h"
 
 #define TABLES_MAX 64 /* more only while so many are in use */
+#define ALIKE_MAX 4   /* of the same sizes */
 
 /* Returns where the addresses of inputs or outputs begin. */
 static size_t addresses_at(const struct hvd_pack_shape *shape, bool is_unpack)
@@ -59,20 +60,33 @@ static bool is_same(const struct hvd_pack_shape *a, const struct hvd_pack_shape 
            a->n_pieces == b->n_pieces && a->n_tiles == b->n_tiles;
 }
 
-/* Returns the place in the list of a table for that packing; NULL: there is none. */
+/* Returns the place in the list of a table for that packing; NULL: another one is needed. One with
+ * these addresses is best, then one that has none yet in this direction. A few lists of the same
+ * sizes may take turns, so only then the oldest one gets other addresses. */
 static struct hvd_cuda_table **find_table(struct hvd_cuda_set *set,
                                           const struct hvd_cuda_packing *p,
                                           const struct hvd_pack_shape *shape)
 {
+    struct hvd_cuda_table **empty = NULL;
+    struct hvd_cuda_table **oldest = NULL; /* that is not in use */
+    int n_alike = 0;
+
     for (struct hvd_cuda_table **at = &set->tables; *at; at = &(*at)->next) {
-        struct hvd_cuda_table *t = *at;
-        if ((p->is_unpack || !t->is_for_unpack) && is_same(&t->shape, shape) &&
-            hvd_pack_table_fits(&p->list, &t->shape, t->host) &&
-            (has_addresses(set, t, p->is_unpack) || !t->is_uploaded[p->is_unpack] ||
-             !is_in_use(set, t)))
+        const struct hvd_cuda_table *t = *at;
+        if ((t->is_for_unpack && !p->is_unpack) || !is_same(&t->shape, shape) ||
+            !hvd_pack_table_fits(&p->list, &t->shape, t->host))
+            continue;
+        if (has_addresses(set, t, p->is_unpack))
             return at;
+        n_alike++;
+        if (!t->is_uploaded[p->is_unpack])
+            empty = empty ? empty : at;
+        else if (!is_in_use(set, t))
+            oldest = at;
     }
-    return NULL;
+    if (empty)
+        return empty;
+    return n_alike >= ALIKE_MAX ? oldest : NULL;
 }
 
 /* Returns the place of the oldest table that is not in use and has room; NULL: there is none. */

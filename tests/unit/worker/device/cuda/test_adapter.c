@@ -266,6 +266,7 @@ static void operations_on_the_same_memory_keep_their_order(void **state)
 /* --- Costs ------------------------------------------------------------------------------------ */
 
 #define N_STEADY 8
+#define N_LISTS 3
 #define WARM_STEPS 6
 #define STEPS 10
 
@@ -279,6 +280,7 @@ struct costs {
     int64_t first; /* elements of the first tensor */
     int n;         /* of the tensors */
     enum hvd_reduce reduce;
+    bool takes_turns;                 /* several lists of the same sizes do */
     uint64_t n_parts;                 /* that each rank copies to host memory and back in a step */
     uint64_t most_queries[RANKS_MAX]; /* by rank, of slow steps; others ask for nothing */
 };
@@ -324,15 +326,18 @@ static void timed_step(const struct rank *r, struct tensor *tensors, struct cost
 static void measure(const struct rank *r, void *shared)
 {
     struct costs *c = shared;
-    struct tensor tensors[N_STEADY];
+    struct tensor lists[N_LISTS][N_STEADY];
+    const int n_lists = c->takes_turns ? N_LISTS : 1;
 
-    for (int i = 0; i < c->n; i++) {
-        tensors[i] = tensor_create(r, (size_t)(i == 0 ? c->first : 100) * sizeof(float));
-        snprintf(tensors[i].name, sizeof(tensors[i].name), "t%d", i);
-        tensor_fill(r, &tensors[i], HVD_FLOAT32, i == 0 ? c->first : 100);
+    for (int k = 0; k < n_lists * c->n; k++) {
+        const int i = k % c->n;
+        struct tensor *t = &lists[k / c->n][i];
+        *t = tensor_create(r, (size_t)(i == 0 ? c->first : 100) * sizeof(float));
+        snprintf(t->name, sizeof(t->name), "t%d", i);
+        tensor_fill(r, t, HVD_FLOAT32, i == 0 ? c->first : 100);
     }
-    for (int i = 0; i < WARM_STEPS; i++)
-        step(r, tensors, c);
+    for (int i = 0; i < n_lists * WARM_STEPS; i++)
+        step(r, lists[i % n_lists], c);
     (void)pthread_barrier_wait(&c->barrier);
     if (r->rank == 0) {
         fake_gpu_counts(&c->before);
@@ -340,15 +345,15 @@ static void measure(const struct rank *r, void *shared)
     }
     (void)pthread_barrier_wait(&c->barrier);
     for (int i = 0; i < STEPS; i++)
-        timed_step(r, tensors, c);
+        timed_step(r, lists[i % n_lists], c);
     (void)pthread_barrier_wait(&c->barrier);
     if (r->rank == 0) {
         fake_gpu_counts(&c->after);
         c->live_after = hvd_mem_live();
     }
     (void)pthread_barrier_wait(&c->barrier);
-    for (int i = 0; i < c->n; i++)
-        tensor_destroy(r, &tensors[i]);
+    for (int k = 0; k < n_lists * c->n; k++)
+        tensor_destroy(r, &lists[k / c->n][k % c->n]);
 }
 
 static void run_costs(struct costs *c, const struct ranks_machine *machine)
@@ -383,6 +388,14 @@ static void a_steady_step_allocates_uploads_and_asks_for_nothing(void **state)
     run_costs(&c, &torus);
     c.n_parts = 2; /* of the first tensor, and of the others together */
     run_costs(&c, &over_host);
+}
+
+static void lists_of_the_same_sizes_keep_their_tables(void **state)
+{
+    struct costs c = {.first = 1000, .n = N_STEADY, .reduce = HVD_SUM, .takes_turns = true};
+
+    (void)state;
+    run_costs(&c, &(struct ranks_machine){.size = 2});
 }
 
 static void a_large_average_moves_where_it_is(void **state)
@@ -436,6 +449,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_has_joined_contributes_zeros),
         cmocka_unit_test(operations_on_the_same_memory_keep_their_order),
         cmocka_unit_test(a_steady_step_allocates_uploads_and_asks_for_nothing),
+        cmocka_unit_test(lists_of_the_same_sizes_keep_their_tables),
         cmocka_unit_test(a_large_average_moves_where_it_is),
         cmocka_unit_test(a_capture_is_refused_and_goes_on),
     };
