@@ -234,6 +234,11 @@ void torch_gpu_record(void *memory, struct CUstream_st *stream)
 
     if (!is_of_gpu(memory) || !is_from_here((char *)head - FAKE_GPU_ALIAS))
         return; /* PyTorch ignores memory that its allocator has not made */
+    if (stream == head->stream)
+        return;
+    for (int i = 0; i < head->n_users; i++)
+        if (head->users[i] == stream)
+            return;
     if (head->n_users == STREAMS_MAX)
         abort();
     head->users[head->n_users++] = stream;

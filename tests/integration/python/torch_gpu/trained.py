@@ -233,6 +233,65 @@ def a_steady_step_of_the_optimizer_copies_nothing():
 
 
 @check
+def flat_gradients_give_the_weights_of_the_host():
+    for options in ({}, {"op": hvd.Sum}, {"gradient_predivide_factor": 2.0}, {"compression": hvd.Compression.fp16}):
+        alike(on_both(flat_gradients=True, **options), tolerance=1e-2 if "compression" in options else 0.0)
+    alike([train("cuda", flat_gradients=True), train("cpu")])
+
+    def dropped(optimizer, model, inputs, targets):
+        model.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+
+    alike(on_both(dropped, flat_gradients=True))
+
+
+@check
+def flat_gradients_of_another_thread_and_stream_are_ordered():
+    def elsewhere(optimizer, model, inputs, targets):
+        optimizer.zero_grad()
+        stream = gpu.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+
+        def backward():
+            with gpu.present(), stream.current():
+                torch.nn.functional.mse_loss(model(inputs), targets).backward()
+
+        thread = threading.Thread(target=backward)
+        thread.start()
+        thread.join()
+        if hvd.size() == 1:
+            torch.cuda.current_stream().wait_stream(stream)
+            for parameter in model.parameters():
+                parameter.grad.record_stream(torch.cuda.current_stream())
+        optimizer.step()
+
+    alike([train("cuda", elsewhere, flat_gradients=True), train("cpu")])
+
+
+@check
+def flat_gradients_are_averaged_without_a_kernel_of_the_library():
+    launches = []
+    for options in ({"groups": 1}, {"flat_gradients": True}):
+        model = network().to("cuda")
+        optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), **options)
+        inputs, targets = (tensor.to("cuda") for tensor in batches(1)[0])
+
+        def step(optimizer=optimizer, model=model, inputs=inputs, targets=targets):
+            optimizer.zero_grad(set_to_none=False)
+            torch.nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+
+        does_nothing_more(step)
+        before = gpu.counts()["launches"]
+        step()
+        gpu.settle()
+        launches.append(gpu.counts()["launches"] - before)
+    # packing, NCCL's kernel and unpacking; NCCL's alone
+    assert launches == ([0, 0] if hvd.size() == 1 else [3, 1]), launches
+
+
+@check
 def a_second_derivative_of_sync_batch_norm_is_refused():
     if hvd.size() == 1:
         return  # it is PyTorch's own then

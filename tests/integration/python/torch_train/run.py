@@ -4,6 +4,7 @@ import sparse  # noqa: F401
 import derived  # noqa: F401
 import normalisation  # noqa: F401
 import exchange  # noqa: F401
+import flat  # noqa: F401
 import adasum  # noqa: F401
 import agreement  # noqa: F401
 import copies  # noqa: F401

@@ -18,6 +18,7 @@ from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import grouping
 from horovod.torch.adapter import all_written, used_here
+from horovod.torch.buckets import Flat, Group, flat_lists
 from horovod.torch.compression import NoneCompressor, copy_all, pack
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
                                    size, sparse_allreduce_async, synchronize)
@@ -39,29 +40,6 @@ class _Entry:
         self.dense = None  # the dense form that is submitted in place of a sparse gradient
         self.submitted = None  # the parameter's gradient, while it is submitted and not received
         self.gathering = None  # the handle of a pending sparse gradient
-
-
-class _Group:
-    """Parameters that are submitted as one, the number of those that are not ready, and the streams of the others."""
-    __slots__ = ("entries", "n_missing", "streams")
-
-    def __init__(self, entries):
-        self.entries = entries
-        self.n_missing = len(entries)
-        self.streams = set()
-
-    def note_stream(self, gradient):
-        """Notes the current stream, on which a backward pass has made a gradient."""
-        if gradient is not None and gradient.is_cuda:
-            self.streams.add(torch.cuda.current_stream(gradient.device))
-
-    def join_streams(self):
-        """Makes the current stream of each GPU wait for the gradients of the group, which it is submitted with."""
-        for stream in self.streams:
-            current = torch.cuda.current_stream(stream.device)
-            if stream != current:
-                current.wait_stream(stream)
-        self.streams.clear()
 
 
 class _Batch:
@@ -183,14 +161,15 @@ class Gradients:
     """Reduces the gradients of an optimizer.
 
     names: {parameter: name}. groups: None, a number of groups, or lists of parameters that are reduced together.
-    is_sparse: the optimizer accepts only sparse gradients.
+    is_flat: gradients share memory, and are reduced there. is_sparse: the optimizer accepts only sparse gradients.
     """
 
     def __init__(self, names, compression, passes, op, predivide_factor, groups, sparse_as_dense,
-                 process_set, is_sparse=False):
+                 process_set, is_flat=False, is_sparse=False):
         self.passes = passes
         self.is_reduced = False  # no gradient was computed since the last finish()
-        self._options = (compression, op, predivide_factor, sparse_as_dense, process_set, is_sparse)
+        self._options = (compression, op, predivide_factor, sparse_as_dense, process_set, is_flat, is_sparse)
+        self._is_flat = is_flat
         self._names = names
         self._compression = compression
         self._sparse_as_dense = sparse_as_dense
@@ -244,7 +223,7 @@ class Gradients:
         for parameter, name in new.items():
             self._entries[parameter] = self._enter(parameter, name)
         for members in groups:
-            group = _Group([self._entries[parameter] for parameter in members])
+            group = (Flat if self._is_flat else Group)([self._entries[parameter] for parameter in members])
             for entry in group.entries:
                 entry.group = group
         self._watched = [(group["params"], len(group["params"])) for group in param_groups]
@@ -290,7 +269,7 @@ class Gradients:
     def _begin_pass(self):
         """Prepares the fast path. Called for gradients on the slow path, such as the first one of a backward pass."""
         how = self._how
-        self._takes_short_way = (not self._groups and self._compression is NoneCompressor
+        self._takes_short_way = (not self._groups and not self._is_flat and self._compression is NoneCompressor
                                  and self._op != Adasum)
         self._arguments = (self._op, how.get("prescale_factor", 1.0), how.get("postscale_factor", 1.0),
                            self._process_set.process_set_id)
@@ -307,15 +286,15 @@ class Gradients:
     def _agreed_groups(self, new):
         """Returns the groups of the new parameters, {parameter: name}, as lists, the same on all ranks. Only the first parameters
         are grouped; later ones are reduced alone."""
-        if not self._groups or self._entries or (self._is_compared and not new):
+        if not (self._groups or self._is_flat) or self._entries or (self._is_compared and not new):
             return []
         self._is_compared = True
-        groups = self._groups
+        groups = flat_lists(list(new)) if self._is_flat else self._groups
         if not isinstance(groups, int):
             groups = [[new[parameter] for parameter in members if parameter in new] for members in groups]
         frozen = [name for parameter, name in self._names.items() if parameter not in new and not parameter.requires_grad]
         of_name = {name: parameter for parameter, name in new.items()}
-        plan = grouping.Plan(list(of_name), frozen, groups)
+        plan = grouping.Plan(list(of_name), frozen, groups, "flat_gradients" if self._is_flat else "groups")
         return [[of_name[name] for name in members] for members in grouping.agreed(plan, self._process_set)]
 
     def set_passes(self, passes):
@@ -341,6 +320,8 @@ class Gradients:
             self._submit([entry])
             return
         group.n_missing -= 1
+        if self._is_flat:
+            group.take_in(entry)
         group.note_stream(entry.parameter.grad)
         if group.n_missing == 0:
             self._submit(group.entries)
@@ -348,6 +329,9 @@ class Gradients:
     def _submit(self, entries):
         if entries[0].group is not None:
             entries[0].group.join_streams()
+        if self._is_flat and entries[0].group is not None:
+            self._submit_flat(entries[0].group)
+            return
         gradients = []
         for entry in entries:
             entry.is_under_way = True
@@ -357,6 +341,13 @@ class Gradients:
         for entry, gradient in zip(entries, gradients):
             if gradient.is_sparse:
                 entry.gathering = sparse_allreduce_async(gradient, entry.name, self._op, self._process_set)
+
+    def _submit_flat(self, flat):
+        for entry in flat.entries:
+            entry.is_under_way = True
+        packed, context = self._compression.compress(flat.take_in_all())
+        handle = allreduce_async_(packed, name=flat.name, **self._how)
+        self._batches.append(_Batch(flat.entries, [flat.memory], [context], handle, False))
 
     def _check_sparse(self, entries, gradients):
         """Raises ValueError, on the other ranks too, if the reduction does not support sparse gradients."""
@@ -435,8 +426,9 @@ class Gradients:
         all_written(reduced)
         with torch.no_grad():
             for batch in batches:
-                with found.noted(batch):
-                    self._receive(batch)
+                is_flat = self._is_flat and batch.entries[0].group is not None
+                with found.noted(None if is_flat else batch):
+                    (self._receive_flat if is_flat else self._receive)(batch)
             if found.unlike:
                 self._agree(found)
         self._count_anew()
@@ -463,6 +455,16 @@ class Gradients:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+    def _receive_flat(self, batch):
+        flat = batch.entries[0].group
+        reduced = self._compression.decompress(synchronize(batch.handle), batch.contexts[0])
+        if reduced is not flat.memory:
+            flat.memory.copy_(reduced)
+        used_here((flat.memory,))
+        for entry, view in flat.views.items():
+            if entry.parameter.grad is not view and entry.parameter.requires_grad:
+                _replace(entry, view)
 
     @staticmethod
     def _take_over(entry, gradient, reduced):
@@ -517,6 +519,12 @@ class Gradients:
             with found.noted(batch):
                 self._receive(batch)
 
+    def clear(self):
+        """Sets flat gradients to zeros."""
+        for group in {id(entry.group): entry.group for entry in self._entries.values()}.values() if self._is_flat else ():
+            if group is not None:
+                group.clear()
+
     def restart(self):
         """Waits for all pending gradients, ignores their errors, and resets the counts."""
         self._receive_all()
@@ -528,8 +536,7 @@ class Gradients:
             entry.is_under_way = False
             entry.dense = entry.submitted = entry.gathering = None
             if entry.group is not None:
-                entry.group.n_missing = len(entry.group.entries)
-                entry.group.streams.clear()
+                entry.group.restart()
 
 
 def _replace(entry, reduced):

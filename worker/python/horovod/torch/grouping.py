@@ -24,6 +24,7 @@ class Plan:
     trained: list  # in its order
     frozen: list  # named, and not trained
     groups: object  # their number, or a list of lists
+    argument: str = "groups"  # of DistributedOptimizer
 
     def lists(self, order):
         """Returns the groups as lists, sorted by a list of names; names beyond it come last."""
@@ -41,7 +42,7 @@ class Plan:
 
     def differs(self, first):
         """Returns whether the plan differs from the first rank's, regardless of the order."""
-        return (set(self.trained) != set(first.trained)
+        return (self.argument != first.argument or set(self.trained) != set(first.trained)
                 or self.partners(first.trained) != first.partners(first.trained))
 
 
@@ -77,8 +78,8 @@ def difference(root, first, others):
         lists = frozenset(map(frozenset, plan.lists(first.trained)))
         alike.setdefault((frozenset(plan.trained), lists), (plan, []))[1].append(other)
     texts = [_difference(f"rank {root}", first, _ranks(ranks), plan) for plan, ranks in alike.values()]
-    return (f"groups: {_some(texts, '; ')}. Every rank has to give DistributedOptimizer the same groups of the same "
-            "parameters.")
+    return (f"{first.argument}: {_some(texts, '; ')}. Every rank has to give DistributedOptimizer the same {first.argument} of the "
+            "same parameters.")
 
 
 def _difference(root, first, there, plan):
@@ -89,6 +90,8 @@ def _difference(root, first, there, plan):
         plural = there.startswith("ranks")
         return (f"{root} trains {len(first.trained)} parameters, {there} {'train' if plural else 'trains'} "
                 f"{len(plan.trained)}: {'; '.join(reasons)}")
+    if first.argument != plan.argument:
+        return f"{root} has {first.argument}, {there} {plan.argument}"
     if isinstance(first.groups, int) and isinstance(plan.groups, int):
         return f"groups={first.groups} on {root}, groups={plan.groups} on {there}"
     ours, theirs = first.partners(first.trained), plan.partners(first.trained)

@@ -38,17 +38,19 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, params, named_parameters, compression, backward_passes_per_step=1,
                  op=Average, gradient_predivide_factor=1.0, groups=None, sparse_as_dense=False,
-                 process_set=global_process_set):
+                 process_set=global_process_set, flat_gradients=False):
         super().__init__(params)
         self._begin(named_parameters, compression, backward_passes_per_step, op,
-                    gradient_predivide_factor, groups, sparse_as_dense, process_set)
+                    gradient_predivide_factor, groups, sparse_as_dense, process_set, flat_gradients)
 
     def _begin(self, named_parameters, compression, backward_passes_per_step, op,
-               gradient_predivide_factor, groups, sparse_as_dense, process_set):
-        with grouping.told(groups, process_set):
+               gradient_predivide_factor, groups, sparse_as_dense, process_set, flat_gradients):
+        with grouping.told(groups or flat_gradients, process_set):
             _check_passes(backward_passes_per_step)
             _check_reduction(compression, op, gradient_predivide_factor, process_set)
             _check_groups(groups)
+            if flat_gradients:
+                _check_flat(self, op, groups)
             _check_overridden(type(self))
             names = _all_names(self, _names(self, named_parameters))
         self.backward_passes_per_step = backward_passes_per_step
@@ -56,9 +58,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self.gradient_predivide_factor = gradient_predivide_factor
         self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
+        self.flat_gradients = bool(flat_gradients)
         self._parameter_names = names
         self._gradients = Gradients(names, compression, backward_passes_per_step, op,
-                                    gradient_predivide_factor, groups, sparse_as_dense, process_set,
+                                    gradient_predivide_factor, groups, sparse_as_dense, process_set, self.flat_gradients,
                                     is_sparse=isinstance(self, torch.optim.SparseAdam))
         self._register_hooks()
 
@@ -150,7 +153,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             raise AssertionError(
                 "zero_grad() between backward() and step(): the gradients are being reduced. Call "
                 "step() or synchronize() first, or zero_grad() before backward().")
-        return super().zero_grad(*args, **kwargs)
+        result = super().zero_grad(*args, **kwargs)
+        self._gradients.clear()
+        return result
 
 
 class _DistributedAdasumOptimizer(torch.optim.Optimizer):
@@ -335,6 +340,16 @@ def _check_groups(groups):
         raise ValueError("groups must have each parameter once.")
 
 
+def _check_flat(optimizer, op, groups):
+    """Raises ValueError for what cannot be reduced in one memory."""
+    if groups:
+        raise ValueError("flat_gradients makes groups of its own: leave out groups.")
+    if op == Adasum:
+        raise ValueError("flat_gradients is not for Adasum, which combines each gradient by itself.")
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise ValueError("flat_gradients is for dense gradients: SparseAdam takes sparse ones.")
+
+
 def _adopt(kind, optimizer):
     """Returns an object of `kind` and of the optimizer's class, with all attributes of the optimizer."""
     original = type(optimizer)
@@ -349,7 +364,8 @@ def _adopt(kind, optimizer):
     return adopted
 
 
-_OPTIONS = ("backward_passes_per_step", "op", "gradient_predivide_factor", "sparse_as_dense", "process_set", "_compression")
+_OPTIONS = ("backward_passes_per_step", "op", "gradient_predivide_factor", "sparse_as_dense", "process_set", "flat_gradients",
+            "_compression")
 
 
 def _shallow_copy(optimizer):
@@ -385,7 +401,7 @@ def _note_step(adopted):
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
                          backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0,
                          num_groups=0, groups=None, sparse_as_dense=False,
-                         process_set=global_process_set):
+                         process_set=global_process_set, flat_gradients=False):
     """Returns an optimizer of the same class that updates with the gradients of all ranks.
 
     named_parameters: pairs (name, parameter), as of model.named_parameters(); names pair gradients
@@ -400,13 +416,17 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     sparse_as_dense: converts sparse gradients to dense ones before. Without it a gradient that is sparse on
         some ranks and dense on others, or missing there, becomes sparse on all.
     process_set: the ranks that train this model.
+    flat_gradients: gradients are views of a few large tensors, which are reduced in place of them, so nothing is packed. Between
+        two steps, gradients are zeros instead of None, and sparse ones become dense. Not part of Horovod 0.28.
     """
     if num_groups:
         warnings.warn("num_groups is called groups now.", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    with grouping.told(groups, process_set):
+    with grouping.told(groups or flat_gradients, process_set):
         _check_passes(backward_passes_per_step)
         _check_reduction(compression, op, gradient_predivide_factor, process_set)
+        if flat_gradients:
+            _check_flat(optimizer, op, groups)
         if op == Adasum and process_set != global_process_set:
             raise NotImplementedError("Adasum is for the whole job: it takes no process set here.")
         is_adasum = op == Adasum and size() > 1
@@ -415,5 +435,5 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
         adopted._begin(named_parameters, compression, backward_passes_per_step)
     else:
         adopted._begin(named_parameters, compression, backward_passes_per_step, op,
-                       gradient_predivide_factor, groups, sparse_as_dense, process_set)
+                       gradient_predivide_factor, groups, sparse_as_dense, process_set, flat_gradients)
     return adopted
