@@ -122,8 +122,9 @@ struct hvd_transport_ops {
      *
      * listen announces the sleep; events after it end the sleep at once. A sleep must follow every
      * listen, for 0 ns where the caller changes its mind. A negative timeout_ns means no timeout.
-     * sleep may return early for any reason. wake ends the sleep of this rank; any thread may call
-     * it, at any time.
+     * sleep may return early for any reason. The next receive looks for lost ranks, which it does
+     * otherwise only after many calls or some time. wake ends the sleep of this rank; any thread
+     * may call it, at any time.
      */
     uint32_t (*listen)(struct hvd_transport *t);
     void (*sleep)(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns);

@@ -114,9 +114,14 @@ void gpu_get(void *stream, void *to, const void *from, size_t bytes)
     memcpy(to, memory, bytes);
 }
 
-void gpu_finish(void *stream)
+void gpu_synchronize(void *stream)
 {
     must(library->cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+void gpu_finish(void *stream)
+{
+    gpu_synchronize(stream);
     while (n_pinned > 0)
         must(library->cu.cuMemFreeHost(pinned[--n_pinned]), "cuMemFreeHost");
 }

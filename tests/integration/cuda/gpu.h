@@ -25,6 +25,9 @@ void gpu_put(void *stream, void *to, const void *from, size_t bytes);
 /* Copies to the host, behind the work on the stream, and waits for it. */
 void gpu_get(void *stream, void *to, const void *from, size_t bytes);
 
+/* Waits for the work on the stream. */
+void gpu_synchronize(void *stream);
+
 /* Frees what copies have used, when the stream is idle. */
 void gpu_finish(void *stream);
 

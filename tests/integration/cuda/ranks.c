@@ -749,6 +749,48 @@ static void mode_killed(void)
     _exit(failures ? 1 : 0);
 }
 
+/* The same while the others wait for their GPUs alone, and no thread submits anything. */
+static void wait_for_a_killed_rank(bool on_host)
+{
+    const int victim = horovod_size() - 1;
+    char wanted[32];
+    struct one last;
+    horovod_error_t err = {0};
+
+    check_sum("before", sum_from(0));
+    fill(&last, ALLREDUCE, HOROVOD_FLOAT32, HOROVOD_SUM, MANY);
+    prepare(&last, HOROVOD_MEMORY_CUDA);
+    submit(&last);
+    const int64_t start_ms = now_ms();
+    if (on_host && horovod_rank() != victim) {
+        last.status = horovod_wait(last.handle, &err);
+    } else {
+        wait_for(&last);
+        check(last.status == HOROVOD_OK, "launched", last.err.message);
+        if (horovod_rank() == victim)
+            raise(SIGKILL);
+        gpu_synchronize(stream);
+        last.status = horovod_barrier(&err);
+    }
+    snprintf(wanted, sizeof(wanted), "ank %d", victim);
+    check(last.status == HOROVOD_ABORTED, "after", horovod_status_name(last.status));
+    check(strstr(err.message, wanted) != NULL, wanted, err.message);
+    check(now_ms() - start_ms <= LOST_MS, "after", "took too long");
+    if (failures == 0)
+        (void)fprintf(stderr, "rank %d knows: %s\n", horovod_rank(), err.message);
+    _exit(failures ? 1 : 0);
+}
+
+static void mode_killed_beside_waits(void)
+{
+    wait_for_a_killed_rank(true);
+}
+
+static void mode_killed_beside_synchronizations(void)
+{
+    wait_for_a_killed_rank(false);
+}
+
 static void *release_late(void *held)
 {
     (void)sleep(RELEASE_S);
@@ -878,6 +920,8 @@ static const struct {
     {"refusals", mode_refusals},
     {"jobs", mode_jobs},
     {"killed", mode_killed},
+    {"killed_beside_waits", mode_killed_beside_waits},
+    {"killed_beside_synchronizations", mode_killed_beside_synchronizations},
     {"late", mode_late},
 };
 

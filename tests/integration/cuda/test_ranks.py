@@ -100,6 +100,15 @@ def test_a_killed_rank_ends_the_work_that_waits_for_it_on_the_gpu(route):
     assert all("ank 2 on host " in text and "lost" in text for _, text in told), told
 
 
+@pytest.mark.parametrize("checks", [{}, {"HOROVOD_STALL_CHECK_DISABLE": "1"}, {"HOROVOD_SHM": "0"}], ids=["", "no-checks", "no-shm"])
+@pytest.mark.parametrize("waiting", ["waits", "synchronizations"])
+def test_a_killed_rank_is_noticed_by_ranks_that_wait_for_their_gpus(waiting, checks):
+    result = ranks(3, f"killed_beside_{waiting}", "--enable-recovery", HVD_FAKE_GPU_DELAY_US="400000", **checks)
+    told = re.findall(r"rank (\d) knows: (.*)", result.stdout + result.stderr)
+    assert {rank for rank, _ in told} == {"0", "1"}, result.stdout + result.stderr
+    assert all("ank 2 on host " in text and "lost" in text for _, text in told), told
+
+
 def test_the_rank_whose_gpu_delays_the_others_is_named_and_ends_the_job():
     result = ranks(3, "late", "--enable-recovery", HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
     late = (r"ensor gradient \(ALLREDUCE\) has been in transfer for [.\d]+ seconds(?: and has not moved for [.\d]+ seconds)?: "

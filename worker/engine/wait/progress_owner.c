@@ -363,6 +363,19 @@ bool hvd_progress_owner_once(struct hvd_engine *e)
     return progressed;
 }
 
+/* Does the same after a time in which no thread was the progress owner. Holds mu. */
+static bool look_around(struct hvd_engine *e)
+{
+    if (e->locked.has_progress_owner || !hvd_wake_may_own(e))
+        return false;
+    if (e->transport->ops->listen) {
+        e->locked.has_progress_owner = true;
+        sleep_in_transport(e, 0); /* so that it looks for lost ranks now */
+        e->locked.has_progress_owner = false;
+    }
+    return hvd_progress_owner_once(e);
+}
+
 /* Makes progress until there is no more work here, or another thread waits. Holds mu between
  * steps. */
 static void drive_outstanding(struct hvd_engine *e)
@@ -453,8 +466,10 @@ static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
  * progress owner. Holds mu, but releases it during the sleep. */
 static void listen_to_others(struct hvd_engine *e, struct rest *rest)
 {
-    const int64_t ns = listen_ns(e, rest);
+    int64_t ns = listen_ns(e, rest);
 
+    if ((ns < 0 || ns > LOOK_FLYING_NS) && has_flying(e))
+        ns = LOOK_FLYING_NS;
     e->locked.has_progress_owner = true;
     if (e->transport->ops->listen) {
         sleep_in_transport(e, ns);
@@ -523,7 +538,7 @@ void *hvd_progress_owner_background(void *arg)
         const bool looks =
             (!e->locked.is_ended || is_leave_watched(e)) && hvd_control_serves_others(e);
         if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
-            hvd_progress_owner_once(e)) /* it released mu for a while: check again */
+            look_around(e)) /* it released mu for a while: check again */
             rest.look_ns = 0;
         rest.is_due = false;
         if (e->locked.must_stop ||
