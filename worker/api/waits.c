@@ -118,6 +118,19 @@ horovod_status_t horovod_wait_stream(horovod_handle_t handle, void *stream, int6
     return hvd_api_status(st, &why, err);
 }
 
+horovod_status_t horovod_check_job(horovod_error_t *err)
+{
+    struct hvd_err why;
+    struct hvd_engine *engine = hvd_api_enter(false);
+
+    if (!engine)
+        return hvd_api_not_initialized(err);
+    hvd_err_clear(&why);
+    const hvd_status_t st = hvd_engine_check(engine, &why);
+    hvd_api_exit();
+    return hvd_api_status(st, &why, err);
+}
+
 const void *horovod_output_data(const horovod_output_t *output)
 {
     return output->data;

@@ -268,6 +268,13 @@ hvd_status_t hvd_engine_wait_result(struct hvd_engine *e, int64_t handle, int64_
                                     struct hvd_outcome *outcome, struct hvd_err *err);
 
 /*
+ * Returns HVD_OK while the job goes on. If it has failed, waits until nothing moves any more:
+ * HVD_ERR_SHUTDOWN with the cause. Streams of the program do not fail: behind a HVD_OK, what they
+ * have waited for before is right. Any thread.
+ */
+hvd_status_t hvd_engine_check(struct hvd_engine *e, struct hvd_err *err);
+
+/*
  * Makes a stream of the program wait for the event of a tensor on the device. NULL is allowed.
  * HVD_ERR_INVALID when the device rejects the stream; HVD_ERR_SHUTDOWN as hvd_engine_await. The
  * caller keeps the event. Any thread.

@@ -40,6 +40,15 @@ def test_a_variable_lets_synchronize_wait_for_the_gpu():
     assert done.returncode == 0 and done.stdout.splitlines()[:2] == ["waited"] * 2, done.stdout + done.stderr
 
 
+def test_a_commit_keeps_nothing_of_a_step_that_failed_on_the_gpu():
+    done = mpirun(2, TORCH_PYTHON, HERE / "torch_gpu" / "failed.py", HOROVOD_STALL_CHECK_TIME_SECONDS=1,
+                  HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2)
+    kept = re.findall(r"rank (\d) has batch (\d) with (\S+): (.*)", done.stdout)
+    assert sorted(rank for rank, *_ in kept) == ["0", "1"], done.stdout + done.stderr
+    assert {(batch, float(weight)) for _, batch, weight, _ in kept} == {("2", 0.75)}, done.stdout
+    assert all("the GPU of rank 1" in why for *_, why in kept), done.stdout
+
+
 def shell(command):
     """Runs a command of the build in its folder; what it prints."""
     done = subprocess.run(command, shell=True, cwd=BUILD, text=True, capture_output=True, check=False, timeout=300)

@@ -257,6 +257,15 @@ struct CUstream_st *torch_gpu_create_stream(void)
     return stream;
 }
 
+/* Waits for the thread's current stream. */
+EXPORT void torch_gpu_synchronize(void);
+void torch_gpu_synchronize(void)
+{
+    enter();
+    CHECK(cuStreamSynchronize(current));
+    leave();
+}
+
 /* The calling thread's current stream; NULL: the default stream. */
 EXPORT struct CUstream_st *torch_gpu_stream(void);
 struct CUstream_st *torch_gpu_stream(void)

@@ -147,6 +147,7 @@ struct hvd_cuda_item {
     uint64_t allocations; /* of the device when it was handed over: see alloc_event */
     _Atomic int status;   /* HVD_INPROGRESS, then how the launch ended */
     atomic_bool is_forgotten;
+    bool is_refused; /* the GPU had failed, or was aborted, before its turn */
     struct hvd_err err;
 };
 
@@ -182,7 +183,8 @@ struct hvd_cuda_device {
     atomic_int n_leaving; /* sets that their threads free */
     atomic_bool is_aborted;
     atomic_bool has_failed;
-    pthread_mutex_t side_mu; /* guards the side stream, on which memory comes and goes */
+    _Atomic int64_t failed_ns; /* when it has */
+    pthread_mutex_t side_mu;   /* guards the side stream, on which memory comes and goes */
     struct CUstream_st *side;
     struct CUevent_st *alloc_event; /* behind the last allocation */
     _Atomic uint64_t n_allocations;
@@ -399,6 +401,14 @@ void hvd_cuda_sets_destroy(struct hvd_cuda_device *g);
 
 /* Records that the GPU has failed, once; returns the status. Any thread. */
 hvd_status_t hvd_cuda_fail(struct hvd_cuda_device *g, hvd_status_t status, struct hvd_err *err);
+
+/* Puts a message into err, behind the name of the GPU unless it has that; returns the status. */
+hvd_status_t hvd_cuda_name(const struct hvd_cuda_device *g, hvd_status_t status,
+                           const char *message, struct hvd_err *err);
+
+/* Whether the GPU has failed so recently that the engine may not have seen which work has. Other
+ * work does not report the failure meanwhile, as its tensors would be named. Any thread. */
+bool hvd_cuda_is_fresh(struct hvd_cuda_device *g);
 
 /* Looks for errors that no call returns: a lost GPU, and what NCCL's own threads have met. Does so
  * for work that is old, and not often. Records a failure. Any thread. */

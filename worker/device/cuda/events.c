@@ -161,6 +161,8 @@ static hvd_status_t failure_of(struct hvd_cuda_device *g, const struct hvd_cuda_
 
     if (!atomic_load(&g->has_failed) && !(event->is_collective && atomic_load(&g->is_aborted)))
         return HVD_OK;
+    if (hvd_cuda_is_fresh(g))
+        return HVD_OK; /* it may be done; and the work that has failed names its tensors */
     pthread_mutex_lock(&g->mu);
     st = HVD_FAIL(err, atomic_load(&g->has_failed) ? HVD_ERR_SYSTEM : HVD_ERR_UNAVAILABLE, 0, "%s",
                   g->cause);

@@ -12,18 +12,44 @@
 
 #define ABORT_NS INT64_C(5000000000)
 #define GRACE_NS INT64_C(300000000) /* a call that takes longer waits for a peer */
+#define FRESH_NS INT64_C(300000000) /* the engine tests work more often */
 #define OLD_NS INT64_C(1000000000)
 #define LOOK_NS INT64_C(250000000) /* between two looks */
 #define LOST_NS INT64_C(500000000) /* until then the engine names the rank that is lost */
 
+/* Returns what a message needs in front of it to name the GPU: "GPU 0 (NVIDIA H200)", or "". */
+static const char *name_for(const struct hvd_cuda_device *g, const char *message)
+{
+    return strstr(message, g->name) ? "" : g->name;
+}
+
+hvd_status_t hvd_cuda_name(const struct hvd_cuda_device *g, hvd_status_t status,
+                           const char *message, struct hvd_err *err)
+{
+    const char *name = name_for(g, message);
+
+    return HVD_FAIL(err, status, 0, "%s%s%s", name, name[0] ? ": " : "", message);
+}
+
 hvd_status_t hvd_cuda_fail(struct hvd_cuda_device *g, hvd_status_t status, struct hvd_err *err)
 {
+    const char *message = err ? err->msg : "failed";
+    const char *name = name_for(g, message);
+
     pthread_mutex_lock(&g->mu);
     if (!g->cause[0])
-        snprintf(g->cause, sizeof(g->cause), "%s: %s", g->name, err ? err->msg : "failed");
+        snprintf(g->cause, sizeof(g->cause), "%s%s%s", name, name[0] ? ": " : "", message);
+    if (!atomic_load(&g->has_failed))
+        atomic_store(&g->failed_ns, hvd_clock_now_ns());
     atomic_store(&g->has_failed, true);
     pthread_mutex_unlock(&g->mu);
     return status;
+}
+
+bool hvd_cuda_is_fresh(struct hvd_cuda_device *g)
+{
+    return atomic_load(&g->has_failed) && !atomic_load(&g->is_aborted) &&
+           hvd_clock_now_ns() - atomic_load(&g->failed_ns) < FRESH_NS;
 }
 
 /* --- Looking for errors ----------------------------------------------------------------------- */

@@ -120,6 +120,7 @@ static hvd_status_t run_item(struct hvd_cuda_device *g, struct hvd_cuda_item *it
         pthread_mutex_lock(&g->mu);
         st = HVD_FAIL(&item->err, HVD_ERR_UNAVAILABLE, 0, "%s", g->cause);
         pthread_mutex_unlock(&g->mu);
+        item->is_refused = true;
         return st;
     }
     if (hvd_device_is_between(item->work.kind))
@@ -300,6 +301,7 @@ hvd_status_t hvd_cuda_launch(struct hvd_device_port *d, struct hvd_device_work *
         return st;
     }
     item->next = NULL;
+    item->is_refused = false;
     item->allocations = atomic_load(&g->n_allocations);
     hvd_err_clear(&item->err);
     atomic_store(&item->status, (int)HVD_INPROGRESS);
@@ -321,14 +323,14 @@ hvd_status_t hvd_cuda_test(struct hvd_device_port *d, struct hvd_device_work *wo
     struct hvd_cuda_item *item = work->_state;
     hvd_status_t st = (hvd_status_t)atomic_load_explicit(&item->status, memory_order_acquire);
 
-    if (st == HVD_INPROGRESS)
-        return st;
+    if (st == HVD_INPROGRESS || (st != HVD_OK && item->is_refused && hvd_cuda_is_fresh(g)))
+        return HVD_INPROGRESS; /* the work that has failed is tested soon, and names its tensors */
     while (!atomic_load(&item->is_forgotten)) /* the launcher sets it next */
         sched_yield();
     if (st == HVD_OK)
         work->event = item->work.event;
     else
-        st = HVD_FAIL(err, st, 0, "%s: %s", g->name, item->err.msg);
+        st = hvd_cuda_name(g, st, item->err.msg, err);
     work->_state = NULL;
     put_item(g, item);
     return st;

@@ -295,8 +295,7 @@ hvd_status_t hvd_cuda_connected(struct hvd_device_port *d, uint32_t id, struct h
 
     if (atomic_load_explicit(&set->state, memory_order_acquire) != HVD_CUDA_SET_READY)
         return HVD_INPROGRESS;
-    return set->status == HVD_OK ? HVD_OK
-                                 : HVD_FAIL(err, set->status, 0, "%s: %s", g->name, set->err.msg);
+    return set->status == HVD_OK ? HVD_OK : hvd_cuda_name(g, set->status, set->err.msg, err);
 }
 
 struct hvd_device_progress hvd_cuda_progress(struct hvd_device_port *d, uint32_t number)

@@ -209,13 +209,14 @@ void hvd_staging_pass_event(struct hvd_fused_op *f)
 {
     const struct hvd_staging *s = f->staging;
 
-    for (uint32_t i = 0; s && s->event && i < f->n_members; i++) {
+    for (uint32_t i = 0; i < f->n_members; i++) {
         struct hvd_entry *entry = f->members[i].entry;
         if (!entry)
             continue;
-        entry->event = hvd_device_event_retain(s->event);
+        /* without elements, nothing was launched: it is done when its input is ready */
+        entry->event = hvd_device_event_retain(s->event ? s->event : entry->ready);
         if (entry->output)
-            entry->output->after = hvd_device_event_retain(s->event);
+            entry->output->after = hvd_device_event_retain(entry->event);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "worker/engine/execute/fused_op.h"
 #include "worker/engine/execute/staging.h"
 #include "worker/engine/negotiate/control.h"
+#include "worker/engine/negotiate/job_end.h"
 #include "worker/engine/negotiate/membership.h"
 
 #define NAME_SHOWN 200
@@ -521,7 +522,9 @@ static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct 
     case HVD_BEAT_OVERDUE_LOSE:
     default:
         describe_overdue(e, set, step, &text);
-        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s (%s)", out, shutdown_time);
+        hvd_text_add(&text, " (%s)", shutdown_time);
+        hvd_job_end_of_all(e, out);
+        return HVD_OK;
     }
 }
 

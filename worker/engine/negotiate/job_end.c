@@ -194,6 +194,8 @@ void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
     snprintf(text, sizeof(text), SHUT_DOWN "%s", cause);
     keep_cause(e, text);
     e->own.is_aborted = true;
+    atomic_store(&e->is_failing,
+                 true); /* first: what the device does for them ends without a result */
     report_failure(e, cause);
     hvd_staging_abort(e, cause);
     for (uint32_t i = 0; i < e->n_sets; i++)
@@ -208,6 +210,13 @@ void hvd_job_end_abandon_stalled(struct hvd_engine *e)
     hvd_end_cause_first(e, cause);
     hvd_job_end_announce(e, e->topology.rank, cause);
     hvd_job_end_abort(e, cause);
+}
+
+void hvd_job_end_of_all(struct hvd_engine *e, const char *cause)
+{
+    hvd_job_end_announce(e, e->topology.rank, cause);
+    hvd_job_end_abort(e, cause);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
 }
 
 /* Sends an ABORT with its text to a rank other than rank 0. */

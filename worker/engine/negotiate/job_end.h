@@ -21,6 +21,9 @@ void hvd_job_end_abort(struct hvd_engine *e, const char *cause);
  * have left. */
 void hvd_job_end_abandon_stalled(struct hvd_engine *e);
 
+/* Ends the job on all ranks for a cause that this rank has found, and which is not its own. */
+void hvd_job_end_of_all(struct hvd_engine *e, const char *cause);
+
 /* Announces that the job cannot continue because of text, which concerns the rank `whose`. Rank
  * 0 sends this to all others, the others send it to rank 0. The messages do not use the tree, a
  * part of which may be lost. If rank 0 is lost, the ranks below it receive the announcement

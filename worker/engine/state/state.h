@@ -97,6 +97,7 @@ struct hvd_engine {
                                  between submissions */
     atomic_bool has_lost_refusal;  /* a refusal could not be announced for lack of memory */
     atomic_bool has_failed_device; /* an event of the device failed: see hvd_engine_await */
+    atomic_bool is_failing;        /* agreed tensors are being ended, or have been */
     atomic_bool is_over;           /* every rank has left, or cannot be reached any more */
 
     struct hvd_set *

@@ -177,6 +177,16 @@ hvd_status_t hvd_engine_await(struct hvd_engine *e, struct hvd_device_event *eve
     return await_for(e, event, -1, err);
 }
 
+hvd_status_t hvd_engine_check(struct hvd_engine *e, struct hvd_err *err)
+{
+    struct hvd_err why = {0};
+
+    if (!atomic_load(&e->is_failing) && !atomic_load(&e->has_failed_device))
+        return HVD_OK;
+    (void)HVD_FAIL(&why, HVD_ERR_SHUTDOWN, 0, "Horovod has been shut down.");
+    return report_event(e, &why, err);
+}
+
 hvd_status_t hvd_engine_order(struct hvd_engine *e, struct hvd_device_event *event, void *stream,
                               struct hvd_err *err)
 {

@@ -571,9 +571,16 @@ HOROVOD_API horovod_status_t horovod_process_set_barrier(int id, horovod_error_t
  * otherwise (also with HOROVOD_GPU_OPERATIONS=MPI, for Adasum, and for reductions that NCCL does
  * not compute exactly). Results have the types and rules of the host. The order in which floats are
  * added is NCCL's. A stream that is being captured into a graph is refused with
- * HOROVOD_INVALID_ARGUMENT. When the job fails, results that horovod_wait_stream has ordered before
- * may be undefined: the next call of Horovod then returns HOROVOD_ABORTED.
+ * HOROVOD_INVALID_ARGUMENT. When the job fails, a stream does not: results that horovod_wait_stream
+ * has ordered before may be undefined then, and horovod_check_job returns HOROVOD_ABORTED.
  */
+
+/*
+ * Returns HOROVOD_OK while the job goes on, and does not wait then. Once it has failed:
+ * HOROVOD_ABORTED with the cause. Call it after a synchronization with the stream, before results
+ * leave the program, for example in a checkpoint: behind a HOROVOD_OK they are right.
+ */
+HOROVOD_API horovod_status_t horovod_check_job(horovod_error_t *err);
 
 /* Returns 1 if horovod_wait would return at once, 0 if not yet, -1 for a handle that is not
  * pending. */

@@ -52,6 +52,7 @@ static PyMethodDef methods[] = {
      "(raw, current): functions (device) of the framework that return its current stream, as an "
      "integer and as an object"},
     {"poll", hvd_py_waiting_poll, METH_O, "(handle) -> whether wait would return at once"},
+    {"check_job", hvd_py_waiting_check_job, METH_NOARGS, "(): raises the failure of the job"},
     {"barrier", hvd_py_waiting_barrier, METH_O, "(set_id): waits for all ranks of the set"},
     {"join", hvd_py_waiting_join, METH_NOARGS, "() -> the rank that joined last"},
     {NULL, NULL, 0, NULL},

@@ -251,6 +251,18 @@ PyObject *hvd_py_waiting_poll(PyObject *module, PyObject *handle)
     return PyBool_FromLong(is_done);
 }
 
+PyObject *hvd_py_waiting_check_job(PyObject *module, PyObject *unused)
+{
+    horovod_status_t status;
+    horovod_error_t err;
+
+    (void)module;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS status = horovod_check_job(&err);
+    Py_END_ALLOW_THREADS if (status != HOROVOD_OK) return hvd_py_errors_raise_failed(&err);
+    Py_RETURN_NONE;
+}
+
 PyObject *hvd_py_waiting_barrier(PyObject *module, PyObject *set_id)
 {
     horovod_error_t err;

@@ -3,11 +3,12 @@
 
 #include "worker/python/core/pending_op.h"
 
-/* wait(handle), poll(handle), barrier(set_id), join(): see module.c. They need the GIL and release
- * it while they wait; NULL with an exception. */
+/* wait(handle), poll(handle), barrier(set_id), join(), check_job(): see module.c. They need the GIL
+ * and release it while they wait; NULL with an exception. */
 PyObject *hvd_py_waiting_wait(PyObject *module, PyObject *handle);
 /* See above. */
 PyObject *hvd_py_waiting_poll(PyObject *module, PyObject *handle);
+PyObject *hvd_py_waiting_check_job(PyObject *module, PyObject *unused);
 /* See above. */
 PyObject *hvd_py_waiting_barrier(PyObject *module, PyObject *set_id);
 /* See above. */

@@ -39,6 +39,7 @@ _lib.torch_gpu_has.restype = _lib.torch_gpu_allocate.restype = _lib.torch_gpu_op
 _lib.torch_gpu_allocate.argtypes = _lib.torch_gpu_capture.argtypes = [ctypes.c_bool]
 _lib.torch_gpu_create_stream.restype = _lib.torch_gpu_stream.restype = _lib.torch_gpu_exchange.restype = ctypes.c_void_p
 _lib.torch_gpu_set_stream.argtypes = _lib.torch_gpu_wait_stream.argtypes = _lib.torch_gpu_open.argtypes = [ctypes.c_void_p]
+_lib.torch_gpu_synchronize.argtypes = []
 _lib.fake_gpu_stop_device.argtypes = [ctypes.c_int, ctypes.c_bool]
 _lib.fake_gpu_settle.restype = ctypes.c_bool
 _lib.torch_gpu_record.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -101,6 +102,8 @@ class Stream:
             _lib.torch_gpu_wait_stream(other.cuda_stream)
 
 
+torch.cuda.is_initialized = lambda: True
+torch.cuda.synchronize = lambda device=None: _lib.torch_gpu_synchronize()
 torch.cuda.current_stream = lambda device=None: Stream(_lib.torch_gpu_stream())
 torch._C._cuda_getCurrentRawStream = lambda device: _lib.torch_gpu_stream() or 0
 torch.Tensor.record_stream = lambda tensor, stream: _lib.torch_gpu_record(tensor.untyped_storage().data_ptr(), stream.cuda_stream)
@@ -311,6 +314,11 @@ def standing_still():
         yield
     finally:
         go_on()
+
+
+def stop():
+    """Lets the GPU do no work from now on."""
+    _lib.fake_gpu_stop_device(0, True)
 
 
 def go_on():

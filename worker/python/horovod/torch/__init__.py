@@ -22,7 +22,7 @@ from horovod.torch.mpi_ops import (
     mpi_threads_supported, nccl_built, poll, rank, reducescatter, reducescatter_async, remove_process_set, rocm_built,
     shutdown, size, sparse_allreduce_async, start_timeline, stop_timeline, synchronize)
 from horovod.torch.functions import (
-    allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters)
+    allgather_object, await_results, broadcast_object, broadcast_optimizer_state, broadcast_parameters)
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 from horovod.torch import elastic

@@ -3,12 +3,24 @@ import collections.abc
 
 import torch
 
+from horovod import _core
 from horovod.common import refusals
 from horovod.common.objects import allgather_object, broadcast_object, refuse_broadcast  # noqa: F401
 from horovod.common.operations import complete
 from horovod.torch.mpi_ops import broadcast_async_, global_process_set, rank
 
 STATE_NAME = "optimizer_state"  # of the object and its tensors
+
+
+def await_results():
+    """Waits until the GPU has done all of its work, and raises HorovodInternalError if the job has failed meanwhile.
+
+    synchronize() and step() return before the GPU has reduced CUDA tensors. If a collective then fails, its result is undefined, and
+    the stream goes on with it. Call this before results leave the program, for example in a checkpoint. Not part of Horovod 0.28.
+    """
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    _core.check_job()
 
 
 def broadcast_parameters(params, root_rank):

@@ -263,6 +263,39 @@ static void operations_on_the_same_memory_keep_their_order(void **state)
     }
 }
 
+/* Tensors without elements, whose memory is allocated on one stream and freed on the one that waits
+ * for the result. */
+static void move_nothing(const struct rank *r, void *shared)
+{
+    static const enum hvd_op ops[] = {HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST,
+                                      HVD_REDUCESCATTER};
+    static const enum hvd_dtype dtypes[] = {HVD_FLOAT32, HVD_INT16}; /* int16 is staged */
+    struct rank elsewhere = *r;
+
+    (void)shared;
+    GOOD(r, cuStreamCreateWithPriority(&elsewhere.stream, HVD_CU_STREAM_NON_BLOCKING, 0));
+    for (size_t i = 0; i < 2 * sizeof(ops) / sizeof(*ops); i++) {
+        struct tensor t = tensor_create(r, 4);
+        struct hvd_submission s = {.request =
+                                       tensor_request(ops[i / 2], dtypes[i % 2], HVD_SUM, 0)};
+        snprintf(t.name, sizeof(t.name), "nothing.%zu", i);
+        tensor_fill(r, &t, HVD_UINT8, 4);
+        s.output = ops[i / 2] == HVD_ALLGATHER ? NULL : fake_pointer(t.memory);
+        tensor_submit(r, &t, &s);
+        struct horovod_output *output = tensor_wait(&elsewhere, &t);
+        hvd_output_destroy(output);
+        tensor_destroy(&elsewhere, &t);
+    }
+    GOOD(r, cuStreamDestroy_v2(elsewhere.stream));
+}
+
+static void a_stream_waits_for_tensors_without_elements(void **state)
+{
+    (void)state;
+    ranks_run(1, move_nothing, NULL);
+    ranks_run(2, move_nothing, NULL);
+}
+
 /* --- Costs ------------------------------------------------------------------------------------ */
 
 #define N_STEADY 8
@@ -448,6 +481,7 @@ int main(void)
         cmocka_unit_test(sets_move_by_themselves),
         cmocka_unit_test(a_rank_that_has_joined_contributes_zeros),
         cmocka_unit_test(operations_on_the_same_memory_keep_their_order),
+        cmocka_unit_test(a_stream_waits_for_tensors_without_elements),
         cmocka_unit_test(a_steady_step_allocates_uploads_and_asks_for_nothing),
         cmocka_unit_test(lists_of_the_same_sizes_keep_their_tables),
         cmocka_unit_test(a_large_average_moves_where_it_is),

@@ -85,6 +85,22 @@ static void live_with_fault(const struct rank *r, void *shared)
         tensor_destroy(r, &tensors[i]);
 }
 
+/* Fails unless the text names the GPU once at most, and of a collective its tensor. */
+static void check_words(const char *symbol, int nth, const char *text)
+{
+    static const struct {
+        const char *symbol;
+        const char *tensor;
+    } of[] = {{"ncclAllGather", "tensor f1: "}, {"ncclBroadcast", "tensor f3: "}};
+    const char *gpu = strstr(text, "GPU 0 (");
+
+    if (gpu && strstr(gpu + 1, "GPU 0 ("))
+        fail_msg("%s, call %d: %s", symbol, nth, text);
+    for (size_t i = 0; symbol && i < sizeof(of) / sizeof(*of); i++)
+        if (strcmp(symbol, of[i].symbol) == 0 && !strstr(text, of[i].tensor))
+            fail_msg("%s, call %d: %s", symbol, nth, text);
+}
+
 /* Whether the call failed in the job, which then ended with a reason on each rank. */
 static bool run_with_fault(const char *symbol, int nth)
 {
@@ -100,6 +116,7 @@ static bool run_with_fault(const char *symbol, int nth)
     /* rank 1 may have all its results when the last tensor of rank 0 fails */
     if (!f.text[0][0] || (!f.text[1][0] && f.n_tried[0] < N_TRIED))
         fail_msg("%s, call %d: rank %d has no reason", symbol, nth, f.text[0][0] ? 1 : 0);
+    check_words(symbol, nth, f.text[0]);
     return true;
 }
 

@@ -5,9 +5,9 @@ import torch
 
 from horovod.common.elastic import ObjectState
 from horovod.torch.elastic.sampler import ElasticSampler
-from horovod.torch.functions import (allgather_object, broadcast_object, broadcast_optimizer_state,
+from horovod.torch.functions import (allgather_object, await_results, broadcast_object, broadcast_optimizer_state,
                                      broadcast_parameters)
-from horovod.torch.mpi_ops import rank
+from horovod.torch.mpi_ops import is_initialized, rank
 
 
 class TorchState(ObjectState):
@@ -28,7 +28,9 @@ class TorchState(ObjectState):
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **objects)
 
     def save(self):
-        """Keeps a copy of everything in memory."""
+        """Keeps a copy of everything in memory. Raises HorovodInternalError instead if the job has failed."""
+        if is_initialized():
+            await_results()  # what a failed step has left must not replace the last copy
         for handler in self._handlers.values():
             handler.save()
         super().save()
