@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/rank_state.h"
+#include "base/text.h"
 #include "worker/api/begin.h"
 #include "worker/api/providers.h"
 #include "worker/transport/hybrid/hybrid.h"
@@ -192,37 +193,59 @@ static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err
     return st;
 }
 
+/* A setting that has to be the same on all ranks. */
+struct shared_setting {
+    const char *name;
+    uint64_t value;
+};
+
+/* Fails with the names of the settings that differ, which all ranks find together. */
+static hvd_status_t name_differences(struct hvd_bootstrap *b, const struct shared_setting *settings,
+                                     size_t n, struct hvd_err *err)
+{
+    char out[HVD_ERR_MSG_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+    int n_different = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool is_same = true;
+        const hvd_status_t st = hvd_bootstrap_same(b, settings[i].value, &is_same, err);
+        if (st != HVD_OK)
+            return st;
+        if (!is_same)
+            hvd_text_add(&text, "%s%s", n_different++ > 0 ? ", " : "", settings[i].name);
+    }
+    return HVD_FAIL(err, HVD_ERR_MISMATCH, 0,
+                    "The ranks differ in %s: give every rank the same, as horovodrun and "
+                    "mpirun -x do",
+                    out);
+}
+
 /* Compares the settings that have to be the same on all ranks. Rank 0 decides the others, or each
  * rank sets its own. */
 static hvd_status_t agree_on_settings(struct hvd_bootstrap *b, const struct hvd_settings *s,
                                       struct hvd_err *err)
 {
-    const uint64_t values[] = {(uint64_t)s->mpi_allreduce,
-                               hvd_algorithm_table_digest(&s->mpi_allreduce_table),
-                               s->deterministic,
-                               (uint64_t)s->coordinator_fanout,
-                               (uint64_t)s->adasum_chunk_bytes,
-                               s->disable_group_fusion,
-                               s->torus_allreduce,
-                               s->hierarchical_allreduce,
-                               s->dynamic_process_sets};
+    const struct shared_setting settings[] = {
+        {"HOROVOD_MPI_ALLREDUCE", (uint64_t)s->mpi_allreduce},
+        {"HOROVOD_MPI_ALLREDUCE_TABLE", hvd_algorithm_table_digest(&s->mpi_allreduce_table)},
+        {"HOROVOD_DETERMINISTIC", s->deterministic},
+        {"HOROVOD_COORDINATOR_FANOUT", (uint64_t)s->coordinator_fanout},
+        {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", (uint64_t)s->adasum_chunk_bytes},
+        {"HOROVOD_DISABLE_GROUP_FUSION", s->disable_group_fusion},
+        {"HOROVOD_TORUS_ALLREDUCE", s->torus_allreduce},
+        {"HOROVOD_HIERARCHICAL_ALLREDUCE", s->hierarchical_allreduce},
+        {"HOROVOD_DYNAMIC_PROCESS_SETS", s->dynamic_process_sets}};
+    const size_t n = sizeof(settings) / sizeof(settings[0]);
     uint64_t sum = 0;
     bool is_same = true;
 
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        sum = (sum ^ values[i]) * 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < n; i++) {
+        sum = (sum ^ settings[i].value) * 0x9e3779b97f4a7c15u;
         sum ^= sum >> 29;
     }
-    hvd_status_t st = hvd_bootstrap_same(b, sum, &is_same, err);
-    if (st != HVD_OK || is_same)
-        return st;
-    return HVD_FAIL(err, HVD_ERR_MISMATCH, 0,
-                    "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
-                    "HOROVOD_DYNAMIC_PROCESS_SETS, HOROVOD_ADASUM_MPI_CHUNK_SIZE, "
-                    "HOROVOD_MPI_ALLREDUCE, HOROVOD_MPI_ALLREDUCE_TABLE, HOROVOD_DETERMINISTIC, "
-                    "HOROVOD_TORUS_ALLREDUCE, HOROVOD_HIERARCHICAL_ALLREDUCE or "
-                    "HOROVOD_COORDINATOR_FANOUT: give every rank the same, as horovodrun and "
-                    "mpirun -x do");
+    const hvd_status_t st = hvd_bootstrap_same(b, sum, &is_same, err);
+    return st != HVD_OK || is_same ? st : name_differences(b, settings, n, err);
 }
 
 /* Adopts the stall times of rank 0, because the rank that probes and the rank that answers must

@@ -734,10 +734,13 @@ static void mode_killed(void)
     prepare(&last, HOROVOD_MEMORY_CUDA);
     submit(&last);
     wait_for(&last); /* it is launched now, and late on this rank's GPU */
-    check(last.status == HOROVOD_OK, "launched", last.err.message);
     if (horovod_rank() == victim)
         raise(SIGKILL);
     const int64_t start_ms = now_ms();
+    if (last.status != HOROVOD_OK) { /* the victim was faster */
+        status = last.status;
+        err = last.err;
+    }
     while (status == HOROVOD_OK)
         (void)sum_of("after", &status, &err);
     snprintf(wanted, sizeof(wanted), "ank %d", victim);
@@ -766,11 +769,12 @@ static void wait_for_a_killed_rank(bool on_host)
         last.status = horovod_wait(last.handle, &err);
     } else {
         wait_for(&last);
-        check(last.status == HOROVOD_OK, "launched", last.err.message);
         if (horovod_rank() == victim)
             raise(SIGKILL);
         gpu_synchronize(stream);
-        last.status = horovod_barrier(&err);
+        err = last.err; /* of a launch behind the victim's end */
+        if (last.status == HOROVOD_OK)
+            last.status = horovod_barrier(&err);
     }
     snprintf(wanted, sizeof(wanted), "ank %d", victim);
     check(last.status == HOROVOD_ABORTED, "after", horovod_status_name(last.status));
