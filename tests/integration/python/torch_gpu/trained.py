@@ -247,6 +247,20 @@ def flat_gradients_give_the_weights_of_the_host():
 
 
 @check
+def flat_gradients_follow_a_model_to_the_gpu():
+    trained = []
+    for device in ("cuda", "cpu"):
+        model = network()
+        optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), flat_gradients=True)
+        model.to(device)
+        for inputs, targets in batches():
+            plain_step(optimizer, model, inputs.to(device), targets.to(device))
+        trained.append([parameter.detach() for parameter in model.parameters()])
+        assert hvd.size() == 1 or all(parameter.grad.device == parameter.device for parameter in model.parameters())
+    alike(trained)
+
+
+@check
 def flat_gradients_of_another_thread_and_stream_are_ordered():
     def elsewhere(optimizer, model, inputs, targets):
         optimizer.zero_grad()

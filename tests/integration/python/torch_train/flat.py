@@ -210,6 +210,46 @@ def an_added_group_is_reduced_beside_the_memory():
 
 
 @check
+def a_model_may_be_converted_after_the_optimizer_was_made():
+    for is_used, forget in ((False, False), (True, False), (True, True)):
+        alone, shared = perceptron(), perceptron()
+        lonely = sgd(alone, momentum=0.0)
+        optimizer = hvd.DistributedOptimizer(sgd(shared, momentum=0.0), shared.named_parameters(), flat_gradients=True)
+        data = batches(2)
+        if is_used:
+            train(alone, lonely, data)
+            train(shared, optimizer, data, mine)
+        alone.double()
+        shared.double()
+        if forget:
+            for parameter in shared.parameters():
+                parameter.grad = None
+        wide = [(inputs.double(), targets.double()) for inputs, targets in data]
+        train(alone, lonely, wide)
+        train(shared, optimizer, wide, mine)
+        same_parameters(shared, alone)
+        assert hvd.size() == 1 or {parameter.grad.dtype for parameter in shared.parameters()} == {torch.float64}
+    model = perceptron()
+    optimizer = flat(model)
+    model[0].double()
+    assert "different types or devices now" in raises(ValueError, optimizer.zero_grad)
+
+
+@check
+def data_of_gradients_may_be_replaced():
+    data, alone, shared = batches(3), perceptron(), perceptron()
+    lonely, optimizer = sgd(alone), flat(shared)
+    train(alone, lonely, data)
+    for inputs, targets in data:
+        optimizer.zero_grad()
+        for parameter in shared.parameters():
+            parameter.grad.data = torch.zeros_like(parameter)
+        torch.nn.functional.mse_loss(shared(mine(inputs)), mine(targets)).backward()
+        optimizer.step()
+    same_parameters(shared, alone)
+
+
+@check
 def a_deep_copy_has_a_memory_of_its_own():
     model = perceptron()
     optimizer = flat(model)

@@ -36,27 +36,47 @@ class Group:
 class Flat(Group):
     """A group whose gradients are views of one tensor, which is submitted in their place. What the parameters have as gradients is
     copied there."""
-    __slots__ = ("memory", "views")
+    __slots__ = ("memory", "views", "addresses")
 
     def __init__(self, entries):
         super().__init__(entries)
-        places, n = _places([entry.parameter for entry in entries])
-        self.memory = torch.zeros(n, dtype=entries[0].parameter.dtype, device=entries[0].parameter.device)
-        self.views = {entry: self.memory[at:at + entry.parameter.numel()].view(entry.parameter.shape)
-                      for entry, at in zip(entries, places)}
-        for entry in entries:
-            self.take_in(entry)
+        self._make()
 
     @property
     def name(self):
         """The name of the memory in the job."""
         return f"{self.entries[0].name}.flat"
 
+    def _make(self):
+        """Makes the memory for parameters as they are now, and takes all gradients in."""
+        kinds = {(entry.parameter.dtype, entry.parameter.device) for entry in self.entries}
+        if len(kinds) > 1:
+            raise ValueError(f"flat_gradients: parameters of {self.name} have different types or devices now. Move or convert all of "
+                             "them, or make the optimizer afterwards.")
+        (dtype, device), = kinds
+        places, n = _places([entry.parameter for entry in self.entries])
+        self.memory = torch.zeros(n, dtype=dtype, device=device)
+        self.views = {entry: self.memory[at:at + entry.parameter.numel()].view(entry.parameter.shape)
+                      for entry, at in zip(self.entries, places)}
+        self.addresses = {entry: view.data_ptr() for entry, view in self.views.items()}
+        for entry in self.entries:
+            self.take_in(entry)
+
+    def _is_of(self, parameter):
+        """Returns whether the memory can have the parameter's gradient: model.to() was not called since it was made."""
+        return parameter.dtype is self.memory.dtype and parameter.device == self.memory.device
+
     def take_in(self, entry):
         """Copies a gradient that is elsewhere: after model.zero_grad(), backward passes make new ones. None counts as zeros."""
         view, gradient = self.views[entry], entry.parameter.grad
-        if gradient is view:
+        if gradient is view and view.data_ptr() == self.addresses[entry]:
             return
+        if not self._is_of(entry.parameter):
+            self._make()
+            return
+        if gradient is view:  # its data was replaced
+            at = (self.addresses[entry] - self.memory.data_ptr()) // self.memory.element_size()
+            view = self.views[entry] = self.memory[at:at + view.numel()].view(view.shape)
         with torch.no_grad():
             if gradient is None:
                 view.zero_()
@@ -72,11 +92,14 @@ class Flat(Group):
         return self.memory
 
     def clear(self):
-        """Sets all gradients to zeros, by one operation."""
+        """Sets all gradients, which are None or zeros, to zeros: by one operation."""
         self.memory.zero_()
         for entry in self.entries:
-            if entry.parameter.requires_grad:
-                entry.parameter.grad = self.views[entry]
+            view = self.views[entry]
+            if not self._is_of(entry.parameter) or view.data_ptr() != self.addresses[entry]:
+                self.take_in(entry)
+            elif entry.parameter.requires_grad:
+                entry.parameter.grad = view
 
 
 def _places(parameters):
