@@ -34,7 +34,7 @@ class AdasumScaled(_DistributedAdasumOptimizer, Scaled):
 
 @check
 def a_class_derived_by_hand_trains_too():
-    options = ({}, {"op": hvd.Average, "gradient_predivide_factor": 2.0}, {"groups": 2}, {"sparse_as_dense": True},
+    options = ({}, {"op": hvd.Average, "gradient_predivide_factor": 2.0}, {"groups": 2}, {"sparse_as_dense": True}, {"flat_gradients": True},
                {"backward_passes_per_step": 2}, {"process_set": hvd.global_process_set})
     for chosen in options:
         data, alone, shared = batches(2), perceptron(), perceptron()

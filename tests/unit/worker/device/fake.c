@@ -438,7 +438,7 @@ static bool is_ready(struct fake *f, const struct item *item)
         struct fake_event *ready = item->ready[i];
         if (ready->has_failed)
             f->has_failed = true;
-        else if (!f->is_aborted && (!ready->is_done || ready->delay-- > 0))
+        else if (!f->is_aborted && (!ready->is_done || !fake_event_shows(ready)))
             return false;
         ready->delay = 0;
     }
@@ -578,10 +578,7 @@ static hvd_status_t look_at(struct fake *f, struct fake_event *event, struct hvd
         return HVD_INPROGRESS;
     if (event->has_failed)
         return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "%s", f->cause);
-    if (event->delay == 0)
-        return HVD_OK;
-    event->delay--;
-    return HVD_INPROGRESS;
+    return fake_event_shows(event) ? HVD_OK : HVD_INPROGRESS;
 }
 
 static hvd_status_t fake_query(struct hvd_device_port *d, struct hvd_device_event *event,

@@ -8,7 +8,7 @@ struct fake_event {
     struct hvd_device_event base; /* first */
     atomic_bool is_done;
     atomic_bool has_failed; /* of the program, or of a collective that was aborted */
-    unsigned delay;         /* looks after the work */
+    atomic_uint delay;      /* looks after the work */
 };
 
 /* The owner of the program's events. */
@@ -18,6 +18,17 @@ extern struct hvd_device_port fake_program;
 static inline struct fake_event *event_of(struct hvd_device_event *event)
 {
     return (struct fake_event *)event;
+}
+
+/* Looks at an event whose work is done: whether that shows. */
+static inline bool fake_event_shows(struct fake_event *event)
+{
+    unsigned left = atomic_load(&event->delay);
+
+    while (left > 0)
+        if (atomic_compare_exchange_weak(&event->delay, &left, left - 1))
+            return false;
+    return true;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* Events of the program, which a test fires; see fake.h. */
 #include "tests/unit/support.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,8 +14,31 @@ static void recycle_program(struct hvd_device_port *d, struct hvd_device_event *
     free(event);
 }
 
+static hvd_status_t query_program(struct hvd_device_port *d, struct hvd_device_event *event,
+                                  struct hvd_err *err)
+{
+    struct fake_event *ready = event_of(event);
+
+    if (ready->has_failed)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: an event failed", d->name);
+    return ready->is_done && fake_event_shows(ready) ? HVD_OK : HVD_INPROGRESS;
+}
+
+static hvd_status_t wait_for_program(struct hvd_device_port *d, struct hvd_device_event *event,
+                                     struct hvd_err *err)
+{
+    hvd_status_t st;
+
+    while ((st = query_program(d, event, err)) == HVD_INPROGRESS)
+        sched_yield();
+    return st;
+}
+
 struct hvd_device_port fake_program = {
-    .ops = &(const struct hvd_device_ops){.recycle = recycle_program}, .name = "the program"};
+    .ops = &(const struct hvd_device_ops){.recycle = recycle_program,
+                                          .query = query_program,
+                                          .wait = wait_for_program},
+    .name = "the program"};
 
 static struct fake_event *create(void)
 {

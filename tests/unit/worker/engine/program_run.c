@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "tests/unit/support.h"
+#include "tests/unit/worker/device/fake.h"
 #include "tests/unit/worker/engine/program.h"
 #include "tests/unit/worker/engine/turns.h"
 
@@ -506,6 +507,8 @@ static void close_world(struct program_run *r)
     for (int rank = 0; rank < r->options->n_ranks; rank++)
         hvd_engine_destroy(r->engines[rank]);
     hvd_sim_destroy(r->sim);
+    if (r->options->has_devices && program_is_lost(r)) /* its end would have ended the work */
+        fake_drain(r->devices[r->victim]);
     for (int i = 0; i < r->options->n_ranks * TENSORS_MAX; i++)
         release(&r->state[i]);
     if (r->options->has_devices)
