@@ -82,6 +82,7 @@ static void call_back(struct hvd_engine *e, struct hvd_entry *entry)
     (void)hvd_handles_end(entry, entry->handle, &is_transient);
     hvd_entry_recycle(e, entry, is_transient); /* so that the program may submit the name again */
     pthread_mutex_unlock(&e->mu);
+    hvd_device_event_release(outcome.event); /* the result is in its place */
     completion.call(&completion, st, why.msg, outcome.output);
     pthread_mutex_lock(&e->mu);
 }

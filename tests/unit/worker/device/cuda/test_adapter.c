@@ -5,6 +5,7 @@
 #include "tests/unit/support.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -263,6 +264,55 @@ static void operations_on_the_same_memory_keep_their_order(void **state)
     }
 }
 
+static void note_end(const struct hvd_completion *self, hvd_status_t status, const char *message,
+                     struct horovod_output *output)
+{
+    if (status != HVD_OK)
+        rank_fail(-1, "a callback", message);
+    hvd_output_destroy(output);
+    sem_post(self->context);
+}
+
+/* Tensors that end by a callback, with elements and without. */
+static void end_by_callbacks(const struct rank *r, void *shared)
+{
+    static const enum hvd_op ops[] = {HVD_ALLREDUCE, HVD_ALLGATHER};
+    struct hvd_device_event *ready = NULL;
+    struct hvd_err err = {0};
+    sem_t has_ended;
+
+    (void)shared;
+    sem_init(&has_ended, 0, 0);
+    const struct hvd_completion completion = {.call = note_end, .context = &has_ended};
+    for (size_t i = 0; i < 2 * sizeof(ops) / sizeof(*ops); i++) {
+        const int64_t count = i % 2 ? 100 : 0;
+        struct tensor t = tensor_create(r, 400);
+        struct hvd_submission s = {.completion = &completion};
+        int64_t handle = 0;
+        s.request = tensor_request(ops[i / 2], HVD_FLOAT32, HVD_SUM, count);
+        snprintf(t.name, sizeof(t.name), "told.%zu", i);
+        s.request.name = hvd_strview_of(t.name);
+        tensor_fill(r, &t, HVD_FLOAT32, 100);
+        rank_ok(r, r->port->ops->mark(r->port, r->stream, &ready, &err), "mark", &err);
+        s.ready = ready;
+        s.input = fake_pointer(t.memory);
+        s.output = i / 2 ? NULL : fake_pointer(t.memory);
+        rank_ok(r, hvd_engine_submit(r->engine, &s, &handle, &err), t.name, &err);
+        hvd_device_event_release(ready);
+        while (sem_wait(&has_ended) != 0)
+            ;
+        tensor_destroy(r, &t);
+    }
+    sem_destroy(&has_ended);
+}
+
+static void callbacks_leave_nothing_behind(void **state)
+{
+    (void)state;
+    ranks_run(1, end_by_callbacks, NULL);
+    ranks_run(2, end_by_callbacks, NULL);
+}
+
 /* Tensors without elements, whose memory is allocated on one stream and freed on the one that waits
  * for the result. */
 static void move_nothing(const struct rank *r, void *shared)
@@ -481,6 +531,7 @@ int main(void)
         cmocka_unit_test(sets_move_by_themselves),
         cmocka_unit_test(a_rank_that_has_joined_contributes_zeros),
         cmocka_unit_test(operations_on_the_same_memory_keep_their_order),
+        cmocka_unit_test(callbacks_leave_nothing_behind),
         cmocka_unit_test(a_stream_waits_for_tensors_without_elements),
         cmocka_unit_test(a_steady_step_allocates_uploads_and_asks_for_nothing),
         cmocka_unit_test(lists_of_the_same_sizes_keep_their_tables),
