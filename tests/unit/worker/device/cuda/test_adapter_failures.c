@@ -85,17 +85,20 @@ static void live_with_fault(const struct rank *r, void *shared)
         tensor_destroy(r, &tensors[i]);
 }
 
-/* Fails unless the text names the GPU once at most, and of a collective its tensor. */
+/* Fails unless the text names a GPU once at most, and of a collective its tensor. */
 static void check_words(const char *symbol, int nth, const char *text)
 {
+    static const char *const gpus[] = {"GPU 0 (", "GPU 1 ("};
     static const struct {
         const char *symbol;
         const char *tensor;
     } of[] = {{"ncclAllGather", "tensor f1: "}, {"ncclBroadcast", "tensor f3: "}};
-    const char *gpu = strstr(text, "GPU 0 (");
 
-    if (gpu && strstr(gpu + 1, "GPU 0 ("))
-        fail_msg("%s, call %d: %s", symbol, nth, text);
+    for (int i = 0; i < 2; i++) {
+        const char *gpu = strstr(text, gpus[i]);
+        if (gpu && strstr(gpu + 1, gpus[i]))
+            fail_msg("%s, call %d: %s", symbol, nth, text);
+    }
     for (size_t i = 0; symbol && i < sizeof(of) / sizeof(*of); i++)
         if (strcmp(symbol, of[i].symbol) == 0 && !strstr(text, of[i].tensor))
             fail_msg("%s, call %d: %s", symbol, nth, text);
@@ -113,10 +116,13 @@ static bool run_with_fault(const char *symbol, int nth)
     fake_gpu_forget();
     if (f.n_failed == 0)
         return false;
-    /* rank 1 may have all its results when the last tensor of rank 0 fails */
-    if (!f.text[0][0] || (!f.text[1][0] && f.n_tried[0] < N_TRIED))
-        fail_msg("%s, call %d: rank %d has no reason", symbol, nth, f.text[0][0] ? 1 : 0);
-    check_words(symbol, nth, f.text[0]);
+    for (int rank = 0; rank < 2; rank++) {
+        /* it may have all its results when the last tensor of the other one fails */
+        if (!f.text[rank][0] && f.n_tried[1 - rank] < N_TRIED)
+            fail_msg("%s, call %d: rank %d has no reason", symbol, nth, rank);
+        if (f.text[rank][0])
+            check_words(symbol, nth, f.text[rank]);
+    }
     return true;
 }
 
