@@ -409,7 +409,7 @@ static void timed_step(const struct rank *r, struct tensor *tensors, struct cost
 static void measure(const struct rank *r, void *shared)
 {
     struct costs *c = shared;
-    struct tensor lists[N_LISTS][N_STEADY];
+    struct tensor lists[N_LISTS][N_STEADY] = {0};
     const int n_lists = c->takes_turns ? N_LISTS : 1;
 
     for (int k = 0; k < n_lists * c->n; k++) {
