@@ -5,7 +5,8 @@ import copy
 import torch
 from agreement import distributed, last
 from checks import check, raises
-from training import batches, close, convolution, mine, perceptron, same_on_all_ranks, same_parameters, sgd, train, trains_as_one_process
+from training import (batches, close, convolution, mine, perceptron, same_on_all_ranks, same_parameters, sgd, train,
+                      train_in_two_passes, trains_as_one_process, trains_clipped_as_one_process)
 
 import horovod.torch as hvd
 from horovod.torch import buckets
@@ -111,32 +112,14 @@ def gradients_that_a_script_drops_or_replaces_are_taken_in():
 
 @check
 def flat_gradients_can_be_clipped_and_scaled_before_the_step():
-    data, alone, shared = batches(3), perceptron(), perceptron()
-    lonely, optimizer = sgd(alone), flat(shared)
-    for inputs, targets in data:
-        lonely.zero_grad()
-        torch.nn.functional.mse_loss(alone(inputs), targets).backward()
-        torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
-        lonely.step()
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(shared(mine(inputs)), mine(targets)).backward()
-        optimizer.synchronize()
-        torch.nn.utils.clip_grad_norm_(shared.parameters(), 0.1)
-        with optimizer.skip_synchronize():
-            optimizer.step()
-    same_parameters(shared, alone)
+    trains_clipped_as_one_process(flat_gradients=True)
 
 
 @check
 def several_passes_add_up_in_the_memory():
     data, alone, shared = batches(4), perceptron(), perceptron()
-    lonely, optimizer = sgd(alone), flat(shared, backward_passes_per_step=2)
-    for model, one, part in ((alone, lonely, lambda tensor: tensor), (shared, optimizer, mine)):
-        for first in (0, 2):
-            one.zero_grad()
-            for inputs, targets in data[first:first + 2]:
-                torch.nn.functional.mse_loss(model(part(inputs)), part(targets)).backward()
-            one.step()
+    train_in_two_passes(alone, sgd(alone), data)
+    train_in_two_passes(shared, flat(shared, backward_passes_per_step=2), data, mine)
     same_parameters(shared, alone)
 
 

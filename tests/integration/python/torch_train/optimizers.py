@@ -6,7 +6,7 @@ import warnings
 import torch
 from checks import check, needs_adasum, raises
 from training import (batches, close, convolution, mine, perceptron, reductions, same_on_all_ranks, same_parameters, sgd,
-                      train, trains_as_one_process)
+                      train, train_in_two_passes, trains_as_one_process, trains_clipped_as_one_process)
 
 import horovod.torch as hvd
 
@@ -117,12 +117,8 @@ def passes_add_up_before_gradients_are_reduced():
     lonely = sgd(alone)
     optimizer = hvd.DistributedOptimizer(sgd(shared), named_parameters=shared.named_parameters(),
                                          backward_passes_per_step=2)
-    for model, one, part in ((alone, lonely, lambda t: t), (shared, optimizer, mine)):
-        for first in (0, 2):
-            one.zero_grad()
-            for inputs, targets in data[first:first + 2]:
-                torch.nn.functional.mse_loss(model(part(inputs)), part(targets)).backward()
-            one.step()
+    train_in_two_passes(alone, lonely, data)
+    train_in_two_passes(shared, optimizer, data, mine)
     same_parameters(shared, alone)
     optimizer.set_backward_passes_per_step(1)
     assert optimizer.backward_passes_per_step == 1
@@ -199,20 +195,7 @@ def what_is_wrong_with_the_arguments_is_a_value_error():
 
 @check
 def clipped_gradients_train_as_in_one_process():
-    data, alone, shared = batches(3), perceptron(), perceptron()
-    lonely, optimizer = sgd(alone), hvd.DistributedOptimizer(sgd(shared))
-    for inputs, targets in data:
-        lonely.zero_grad()
-        torch.nn.functional.mse_loss(alone(inputs), targets).backward()
-        torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
-        lonely.step()
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(shared(mine(inputs)), mine(targets)).backward()
-        optimizer.synchronize()
-        torch.nn.utils.clip_grad_norm_(shared.parameters(), 0.1)
-        with optimizer.skip_synchronize():
-            optimizer.step()
-    same_parameters(shared, alone)
+    trains_clipped_as_one_process()
 
 
 @check

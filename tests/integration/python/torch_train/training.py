@@ -82,3 +82,30 @@ def trains_as_one_process(make_optimizer=sgd, make_model=perceptron, shape=(6,),
     same_parameters(shared, alone, tolerance)
     for parameter in shared.parameters():
         same_on_all_ranks(parameter)
+
+
+def trains_clipped_as_one_process(**options):
+    """Trains with gradients that are clipped between synchronize() and step(): the parameters must be those of one process."""
+    data, alone, shared = batches(3), perceptron(), perceptron()
+    lonely, optimizer = sgd(alone), hvd.DistributedOptimizer(sgd(shared), **options)
+    for inputs, targets in data:
+        lonely.zero_grad()
+        torch.nn.functional.mse_loss(alone(inputs), targets).backward()
+        torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
+        lonely.step()
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(shared(mine(inputs)), mine(targets)).backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(shared.parameters(), 0.1)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+    same_parameters(shared, alone)
+
+
+def train_in_two_passes(model, optimizer, data, part=lambda tensor: tensor):
+    """Trains on four batches, two for each step."""
+    for first in (0, 2):
+        optimizer.zero_grad()
+        for inputs, targets in data[first:first + 2]:
+            torch.nn.functional.mse_loss(model(part(inputs)), part(targets)).backward()
+        optimizer.step()
