@@ -194,8 +194,7 @@ void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
     snprintf(text, sizeof(text), SHUT_DOWN "%s", cause);
     keep_cause(e, text);
     e->own.is_aborted = true;
-    atomic_store(&e->is_failing,
-                 true); /* first: what the device does for them ends without a result */
+    atomic_store(&e->is_failing, true); /* before the device ends their work without a result */
     report_failure(e, cause);
     hvd_staging_abort(e, cause);
     for (uint32_t i = 0; i < e->n_sets; i++)
@@ -212,11 +211,17 @@ void hvd_job_end_abandon_stalled(struct hvd_engine *e)
     hvd_job_end_abort(e, cause);
 }
 
-void hvd_job_end_of_all(struct hvd_engine *e, const char *cause)
+/* Ends the job on all ranks, and logs why: a cause that concerns the rank `whose`. */
+static void end_for(struct hvd_engine *e, int whose, const char *cause)
 {
-    hvd_job_end_announce(e, e->topology.rank, cause);
+    hvd_job_end_announce(e, whose, cause); /* before peers can notice what this rank gives up */
     hvd_job_end_abort(e, cause);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
+}
+
+void hvd_job_end_of_all(struct hvd_engine *e, const char *cause)
+{
+    end_for(e, e->topology.rank, cause);
 }
 
 /* Sends an ABORT with its text to a rank other than rank 0. */
@@ -298,10 +303,7 @@ void hvd_job_end_fail(struct hvd_engine *e, const struct hvd_err *err)
     else
         snprintf(cause, sizeof(cause), "Rank %d%s%.64s failed: %.800s", e->topology.rank,
                  host ? " on host " : "", host ? host : "", err->msg);
-    /* before peers can notice that this rank has given something up */
-    hvd_job_end_announce(e, is_orphan ? 0 : e->topology.rank, cause);
-    hvd_job_end_abort(e, cause);
-    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
+    end_for(e, is_orphan ? 0 : e->topology.rank, cause);
 }
 
 void hvd_job_end_free_lost(struct hvd_engine *e)

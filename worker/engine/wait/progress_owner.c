@@ -363,7 +363,8 @@ bool hvd_progress_owner_once(struct hvd_engine *e)
     return progressed;
 }
 
-/* Does the same after a time in which no thread was the progress owner. Holds mu. */
+/* hvd_progress_owner_once after a time in which no thread may have been the progress owner. Holds
+ * mu. */
 static bool look_around(struct hvd_engine *e)
 {
     if (e->locked.has_progress_owner || !hvd_wake_may_own(e))
