@@ -506,9 +506,9 @@ static void close_world(struct program_run *r)
         pthread_join(r->undertaker, NULL);
     for (int rank = 0; rank < r->options->n_ranks; rank++)
         hvd_engine_destroy(r->engines[rank]);
-    hvd_sim_destroy(r->sim);
     if (r->options->has_devices && program_is_lost(r)) /* its end would have ended the work */
         fake_drain(r->devices[r->victim]);
+    hvd_sim_destroy(r->sim);
     for (int i = 0; i < r->options->n_ranks * TENSORS_MAX; i++)
         release(&r->state[i]);
     if (r->options->has_devices)
