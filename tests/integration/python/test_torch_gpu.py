@@ -41,8 +41,8 @@ def test_a_variable_lets_synchronize_wait_for_the_gpu():
 
 
 def test_a_commit_keeps_nothing_of_a_step_that_failed_on_the_gpu():
-    done = mpirun(2, TORCH_PYTHON, HERE / "torch_gpu" / "failed.py", HOROVOD_STALL_CHECK_TIME_SECONDS=1,
-                  HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2)
+    done = mpirun(2, TORCH_PYTHON, HERE / "torch_gpu" / "failed.py", options=["--enable-recovery"],
+                  HOROVOD_STALL_CHECK_TIME_SECONDS=1, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2)
     kept = re.findall(r"rank (\d) has batch (\d) with (\S+): (.*)", done.stdout)
     assert sorted(rank for rank, *_ in kept) == ["0", "1"], done.stdout + done.stderr
     assert {(batch, float(weight)) for _, batch, weight, _ in kept} == {("2", 0.75)}, done.stdout
