@@ -184,6 +184,17 @@ hvd_cu_result_t cuDeviceGetAttribute(int *value, unsigned int attribute, hvd_cu_
     return fake_end(result);
 }
 
+hvd_cu_result_t cuDeviceGetMemPool(struct CUmemPoolHandle_st **pool, hvd_cu_device_t device)
+{
+    hvd_cu_result_t result = fake_begin(FAKE_CALL_cuDeviceGetMemPool);
+
+    if (result == 0)
+        result = check_device(device);
+    if (result == 0)
+        *pool = &contexts[device].pool;
+    return fake_end(result);
+}
+
 /* --- Contexts --------------------------------------------------------------------------------- */
 
 hvd_cu_result_t cuDevicePrimaryCtxRetain(struct CUctx_st **context, hvd_cu_device_t device)
@@ -299,6 +310,7 @@ hvd_cu_result_t cuCtxSynchronize(void)
     if (result == 0) {
         struct CUctx_st *context = fake_current();
         fake_wait_idle(context);
+        fake_pool_trim(context);
         result = context->broken;
     }
     return fake_end(result);

@@ -182,6 +182,7 @@ static hvd_cu_result_t synchronize(struct CUevent_st *event)
         fake_wait_for(event->stream, event->seq);
     fake_clock_join(&event->context->host, &known);
     fake_clock_fini(&known);
+    fake_pool_trim(event->context);
     return event->context->broken;
 }
 

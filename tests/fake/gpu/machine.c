@@ -52,6 +52,9 @@ static const struct {
 #define FLAGS_cuMemFree_v2 (USES_CONTEXT | MAY_BREAK_CAPTURES | BLOCKS | IS_FREE)
 #define FLAGS_cuMemAllocAsync (USES_CONTEXT | IS_ALLOCATION)
 #define FLAGS_cuMemFreeAsync (USES_CONTEXT | IS_FREE)
+#define FLAGS_cuDeviceGetMemPool NEEDS_INIT
+#define FLAGS_cuMemPoolGetAttribute NEEDS_INIT
+#define FLAGS_cuMemPoolSetAttribute NEEDS_INIT
 #define FLAGS_cuMemHostAlloc (USES_CONTEXT | MAY_BREAK_CAPTURES | BLOCKS | IS_ALLOCATION)
 #define FLAGS_cuMemFreeHost (USES_CONTEXT | MAY_BREAK_CAPTURES | BLOCKS | IS_FREE)
 #define FLAGS_cuMemGetInfo_v2 USES_CONTEXT

@@ -47,6 +47,13 @@ struct fake_access {
 
 #define FAKE_MAX_DEVICES 16
 
+/* The pool of a device; in bytes. */
+struct CUmemPoolHandle_st {
+    uint64_t used;
+    uint64_t reserved;
+    uint64_t threshold; /* what it keeps, used or not */
+};
+
 /* A context: the primary one of a device, and the device itself. */
 struct CUctx_st {
     int device;
@@ -57,6 +64,7 @@ struct CUctx_st {
     hvd_cu_result_t broken;
     unsigned async_error; /* of its communicators */
     size_t used_bytes;
+    struct CUmemPoolHandle_st pool;
     unsigned host_agent;
     uint64_t host_when;
     struct fake_clock host; /* what the host knows */
@@ -142,6 +150,7 @@ struct fake_block {
     char *first;
     int fd; /* of pinned memory */
     bool is_host;
+    bool is_pooled; /* of the device's pool */
     bool is_free;
     struct CUctx_st *context;
     struct fake_access *freed; /* by whom */
@@ -240,6 +249,14 @@ FAKE_GPU_EXPORT bool fake_is_pageable(const void *at);
 FAKE_GPU_EXPORT void *fake_at(const void *at);
 /* Reports blocks that are not freed; returns how many. */
 int fake_memory_leaks(void);
+
+/* --- pool.c ----------------------------------------------------------------------------------- */
+
+/* Bytes that the pool gives, and gets back. */
+void fake_pool_take(struct CUctx_st *context, size_t bytes);
+void fake_pool_put(struct CUctx_st *context, size_t bytes);
+/* The host has waited for the device: the pool keeps its threshold at most. */
+void fake_pool_trim(struct CUctx_st *context);
 
 /* --- guard.c: what the host sees in pinned memory --------------------------------------------- */
 

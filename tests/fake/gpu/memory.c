@@ -149,6 +149,8 @@ static void end_block(struct fake_block *block)
     block->is_free = true;
     if (!block->is_host)
         block->context->used_bytes -= block->bytes;
+    if (block->is_pooled)
+        fake_pool_put(block->context, block->bytes);
 }
 
 int fake_memory_leaks(void)
@@ -300,8 +302,11 @@ static hvd_cu_result_t alloc_async(hvd_cu_ptr_t *out, size_t bytes, struct CUstr
     if (!stream)
         return HVD_CU_INVALID_HANDLE;
     hvd_cu_result_t result = take(stream->context, bytes, false, &block);
-    if (result == 0)
+    if (result == 0) {
+        block->is_pooled = true;
+        fake_pool_take(stream->context, bytes);
         result = fake_enqueue(stream, &op, NULL, 0);
+    }
     if (result != 0)
         return result;
     struct fake_access *by = fake_access_create(stream->agent, stream->enqueued, "cuMemAllocAsync");

@@ -383,6 +383,37 @@ static void probe_attributes(void)
     EXPECT(value, 132);
 }
 
+/* Allocates in stream order, frees, and waits; returns what the pool still has of the device. */
+static uint64_t kept_by(struct CUmemPoolHandle_st *pool, size_t bytes)
+{
+    struct CUstream_st *stream = new_stream(HVD_CU_STREAM_NON_BLOCKING);
+    hvd_cu_ptr_t memory = 0;
+    uint64_t kept = 0;
+
+    OK(cu.cuMemAllocAsync(&memory, bytes, stream));
+    OK(cu.cuMemPoolGetAttribute(pool, HVD_CU_POOL_USED_CURRENT, &kept));
+    EXPECT(kept >= bytes, true);
+    OK(cu.cuMemFreeAsync(memory, stream));
+    OK(cu.cuStreamSynchronize(stream));
+    OK(cu.cuMemPoolGetAttribute(pool, HVD_CU_POOL_RESERVED_CURRENT, &kept));
+    return kept;
+}
+
+static void probe_pool_threshold(void)
+{
+    struct CUmemPoolHandle_st *pool = NULL;
+    const size_t bytes = (size_t)4 << 20;
+    uint64_t threshold = 1;
+
+    OK(cu.cuDeviceGetMemPool(&pool, 0));
+    OK(cu.cuMemPoolGetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &threshold));
+    EXPECT(threshold, 0);
+    EXPECT(kept_by(pool, bytes), 0);
+    threshold = 16 * bytes;
+    OK(cu.cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &threshold));
+    EXPECT(kept_by(pool, bytes) >= bytes, true);
+}
+
 /* --- Captures --------------------------------------------------------------------------------- */
 
 struct capture {
@@ -502,7 +533,7 @@ static const struct {
     {"attributes", probe_attributes},           {"capture-query", probe_capture_query},
     {"capture-relaxed", probe_capture_relaxed}, {"capture-modes", probe_capture_modes},
     {"capture-event", probe_capture_event},     {"capture-isolation", probe_capture_isolation},
-    {"capture-legacy", probe_capture_legacy},
+    {"capture-legacy", probe_capture_legacy},   {"pool-threshold", probe_pool_threshold},
 };
 
 /* Runs the probe in a process of its own; returns whether it passed. */

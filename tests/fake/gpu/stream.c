@@ -452,6 +452,7 @@ static hvd_cu_result_t synchronize(struct CUstream_st *handle)
     if (result != 0)
         return result;
     fake_wait_stream(stream);
+    fake_pool_trim(stream->context);
     return stream->context->broken;
 }
 

@@ -12,6 +12,7 @@
 #include "worker/device/cuda/route.h"
 
 #define CAPABILITY_MIN 6
+#define KEPT_BYTES ((uint64_t)128 << 20) /* as a fused operation, by default */
 
 hvd_status_t hvd_cuda_enter(const struct hvd_cuda_device *g, struct hvd_err *err)
 {
@@ -265,6 +266,28 @@ static hvd_status_t describe(struct hvd_cuda_device *g, struct hvd_err *err)
     return st == HVD_OK ? check_capability(g, err) : st;
 }
 
+/* Lets the pool of the GPU keep memory for the next results. A pool that is new returns all that is
+ * unused to the driver whenever the program waits for the GPU, and getting it back takes long. A
+ * program that lets it keep more is left alone. */
+static hvd_status_t keep_memory(const struct hvd_cuda_device *g, struct hvd_err *err)
+{
+    const struct hvd_cu_driver_api *cu = &g->library->cu;
+    struct CUmemPoolHandle_st *pool = NULL;
+    uint64_t kept = 0;
+    hvd_status_t st =
+        hvd_cuda_check(g, cu->cuDeviceGetMemPool(&pool, g->device), "cuDeviceGetMemPool", err);
+
+    if (st == HVD_OK)
+        st =
+            hvd_cuda_check(g, cu->cuMemPoolGetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &kept),
+                           "cuMemPoolGetAttribute", err);
+    if (st != HVD_OK || kept >= KEPT_BYTES)
+        return st;
+    kept = KEPT_BYTES;
+    return hvd_cuda_check(g, cu->cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &kept),
+                          "cuMemPoolSetAttribute", err);
+}
+
 /* Creates what belongs to the context, which is current. */
 static hvd_status_t open_streams(struct hvd_cuda_device *g, struct hvd_err *err)
 {
@@ -345,7 +368,9 @@ static hvd_status_t open_device(struct hvd_cuda_device *g, struct hvd_err *err)
         st = hvd_cuda_enter(g, err);
     if (st != HVD_OK)
         return st;
-    st = open_streams(g, err);
+    st = keep_memory(g, err);
+    if (st == HVD_OK)
+        st = open_streams(g, err);
     hvd_cuda_leave(g);
     return st == HVD_OK ? hvd_cuda_launcher_start(g, err) : st;
 }

@@ -16,12 +16,13 @@ typedef int hvd_cu_device_t;
 typedef unsigned long long hvd_cu_ptr_t; /* an address in the memory of a device */
 typedef void (*hvd_cu_host_fn)(void *data);
 
-struct CUctx_st;    /* a context */
-struct CUmod_st;    /* a module: the kernels of one image */
-struct CUfunc_st;   /* a kernel */
-struct CUstream_st; /* a stream; NULL is the legacy stream of the thread's current context */
-struct CUevent_st;  /* an event */
-struct CUgraph_st;  /* what a capture has recorded */
+struct CUctx_st;           /* a context */
+struct CUmod_st;           /* a module: the kernels of one image */
+struct CUfunc_st;          /* a kernel */
+struct CUstream_st;        /* a stream; NULL is the legacy stream of the thread's current context */
+struct CUevent_st;         /* an event */
+struct CUgraph_st;         /* what a capture has recorded */
+struct CUmemPoolHandle_st; /* the pool of a device, from which memory in stream order comes */
 
 struct hvd_cu_uuid {
     char bytes[16];
@@ -83,6 +84,12 @@ enum hvd_cu_pointer_attributes {
 };
 
 enum hvd_cu_memory_types { HVD_CU_MEMORY_HOST = 1, HVD_CU_MEMORY_DEVICE = 2 };
+
+enum hvd_cu_pool_attributes {
+    HVD_CU_POOL_RELEASE_THRESHOLD = 4, /* uint64_t: unused bytes that it keeps */
+    HVD_CU_POOL_RESERVED_CURRENT = 5,  /* uint64_t: bytes that it has of the device */
+    HVD_CU_POOL_USED_CURRENT = 7
+};
 
 enum hvd_cu_function_attributes {
     HVD_CU_FUNCTION_MAX_THREADS_PER_BLOCK = 0,
@@ -168,6 +175,12 @@ enum hvd_cu_capture_modes {
       (hvd_cu_ptr_t * out, size_t bytes, struct CUstream_st * stream))                             \
     X(cuMemFreeAsync, cuMemFreeAsync, 11020, 1, hvd_cu_result_t,                                   \
       (hvd_cu_ptr_t memory, struct CUstream_st * stream))                                          \
+    X(cuDeviceGetMemPool, cuDeviceGetMemPool, 11020, 1, hvd_cu_result_t,                           \
+      (struct CUmemPoolHandle_st * *pool, hvd_cu_device_t device))                                 \
+    X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, 1, hvd_cu_result_t,                     \
+      (struct CUmemPoolHandle_st * pool, unsigned int attribute, void *value))                     \
+    X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, 1, hvd_cu_result_t,                     \
+      (struct CUmemPoolHandle_st * pool, unsigned int attribute, void *value))                     \
     X(cuMemHostAlloc, cuMemHostAlloc, 2020, 1, hvd_cu_result_t,                                    \
       (void **out, size_t bytes, unsigned int flags))                                              \
     X(cuMemFreeHost, cuMemFreeHost, 2000, 1, hvd_cu_result_t, (void *memory))                      \

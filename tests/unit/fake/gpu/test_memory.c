@@ -175,6 +175,47 @@ static void pointers_have_attributes(void **state)
     gpu_end();
 }
 
+static uint64_t pool_has(struct CUmemPoolHandle_st *pool, unsigned attribute)
+{
+    uint64_t value = 77;
+
+    GPU_OK(cuMemPoolGetAttribute(pool, attribute, &value));
+    return value;
+}
+
+static void the_pool_keeps_its_threshold(void **state)
+{
+    struct CUmemPoolHandle_st *pool = NULL;
+    uint64_t threshold = BYTES;
+    hvd_cu_ptr_t memory[3];
+
+    (void)state;
+    gpu_begin(1);
+    struct CUstream_st *stream = gpu_stream();
+    GPU_OK(cuDeviceGetMemPool(&pool, 0));
+    assert_int_equal(cuDeviceGetMemPool(&pool, 99), HVD_CU_INVALID_DEVICE);
+    assert_int_equal(pool_has(pool, HVD_CU_POOL_RELEASE_THRESHOLD), 0);
+    for (int i = 0; i < 3; i++)
+        GPU_OK(cuMemAllocAsync(&memory[i], BYTES, stream));
+    assert_int_equal(pool_has(pool, HVD_CU_POOL_USED_CURRENT), 3 * BYTES);
+    GPU_OK(cuMemFreeAsync(memory[0], stream));
+    assert_int_equal(pool_has(pool, HVD_CU_POOL_RESERVED_CURRENT), 3 * BYTES);
+    GPU_OK(cuStreamSynchronize(stream));
+    assert_int_equal(pool_has(pool, HVD_CU_POOL_RESERVED_CURRENT), 2 * BYTES);
+    GPU_OK(cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &threshold));
+    GPU_OK(cuMemFreeAsync(memory[1], stream));
+    GPU_OK(cuMemFreeAsync(memory[2], stream));
+    GPU_OK(cuCtxSynchronize());
+    assert_int_equal(pool_has(pool, HVD_CU_POOL_USED_CURRENT), 0);
+    assert_int_equal(pool_has(pool, HVD_CU_POOL_RESERVED_CURRENT), BYTES);
+    assert_int_equal(cuMemPoolSetAttribute(pool, HVD_CU_POOL_USED_CURRENT, &threshold),
+                     HVD_CU_INVALID_VALUE);
+    threshold = 0;
+    GPU_OK(cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &threshold));
+    GPU_OK(cuStreamDestroy_v2(stream));
+    gpu_end();
+}
+
 static void leaks_are_found(void **state)
 {
     (void)state;
@@ -217,6 +258,7 @@ int main(void)
         cmocka_unit_test(copies_with_pageable_memory_wait_for_the_stream),
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(pointers_have_attributes),
+        cmocka_unit_test(the_pool_keeps_its_threshold),
         cmocka_unit_test(leaks_are_found),
         cmocka_unit_test(the_library_is_found_by_the_name_of_the_driver),
     };

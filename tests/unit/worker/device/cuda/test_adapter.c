@@ -523,6 +523,50 @@ static void a_capture_is_refused_and_goes_on(void **state)
     pthread_barrier_destroy(&barrier);
 }
 
+/* Opens a GPU whose pool keeps `before`, allocates, frees and waits; returns what the pool has. */
+static uint64_t kept_behind_a_result(uint64_t before, size_t bytes)
+{
+    const struct hvd_cuda_options options = {.ordinal = 0};
+    struct hvd_device_port *port = NULL;
+    struct CUmemPoolHandle_st *pool = NULL;
+    struct CUctx_st *context = NULL;
+    void *memory = NULL;
+    uint64_t none = 0;
+    uint64_t kept = 0;
+
+    assert_int_equal(cuDeviceGetMemPool(&pool, 0), HVD_CU_SUCCESS);
+    assert_int_equal(cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &none),
+                     HVD_CU_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), HVD_CU_SUCCESS);
+    assert_int_equal(cuCtxPushCurrent_v2(context), HVD_CU_SUCCESS);
+    assert_int_equal(cuCtxSynchronize(), HVD_CU_SUCCESS); /* what other tests have left goes */
+    assert_int_equal(cuCtxPopCurrent_v2(&context), HVD_CU_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), HVD_CU_SUCCESS);
+    assert_int_equal(cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &before),
+                     HVD_CU_SUCCESS);
+    assert_int_equal(hvd_cuda_create(&options, &port, NULL), HVD_OK);
+    assert_int_equal(port->ops->alloc(port, bytes, &memory, NULL), HVD_OK);
+    port->ops->free(port, memory, NULL);
+    hvd_cuda_destroy(port); /* waits for the stream of memory */
+    assert_int_equal(cuMemPoolGetAttribute(pool, HVD_CU_POOL_RESERVED_CURRENT, &kept),
+                     HVD_CU_SUCCESS);
+    assert_int_equal(cuMemPoolGetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &before),
+                     HVD_CU_SUCCESS);
+    assert_true(before >= (uint64_t)128 << 20);
+    return kept;
+}
+
+static void the_memory_of_a_result_is_kept_for_the_next_one(void **state)
+{
+    const size_t small = (size_t)3 << 20;
+    const size_t large = (size_t)200 << 20;
+
+    (void)state;
+    assert_int_equal(kept_behind_a_result(0, small), small);
+    assert_int_equal(kept_behind_a_result(0, large), (size_t)128 << 20);
+    assert_int_equal(kept_behind_a_result(UINT64_MAX, large), large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +581,7 @@ int main(void)
         cmocka_unit_test(lists_of_the_same_sizes_keep_their_tables),
         cmocka_unit_test(a_large_average_moves_where_it_is),
         cmocka_unit_test(a_capture_is_refused_and_goes_on),
+        cmocka_unit_test(the_memory_of_a_result_is_kept_for_the_next_one),
     };
 
     return cmocka_run_group_tests(tests, ranks_begin, NULL);

@@ -206,10 +206,11 @@ static void a_killed_rank_ends_the_collective_on_the_others(void **state)
 static void a_gpu_that_cannot_be_opened_leaves_nothing(void **state)
 {
     static const char *const symbols[] = {
-        "cuDeviceGet",          "cuDevicePrimaryCtxRetain",   "cuCtxPushCurrent_v2",
-        "cuMemHostAlloc",       "cuStreamCreateWithPriority", "cuEventCreate",
-        "cuModuleLoadData",     "cuModuleGetFunction",        "cuFuncGetAttribute",
-        "cuDeviceGetAttribute", "cuCtxGetStreamPriorityRange"};
+        "cuDeviceGet",           "cuDevicePrimaryCtxRetain",    "cuCtxPushCurrent_v2",
+        "cuMemHostAlloc",        "cuStreamCreateWithPriority",  "cuEventCreate",
+        "cuModuleLoadData",      "cuModuleGetFunction",         "cuFuncGetAttribute",
+        "cuDeviceGetAttribute",  "cuCtxGetStreamPriorityRange", "cuDeviceGetMemPool",
+        "cuMemPoolGetAttribute", "cuMemPoolSetAttribute"};
     const struct hvd_cuda_options options = {.ordinal = 0};
     const struct hvd_cuda_options none = {.ordinal = 77};
 
