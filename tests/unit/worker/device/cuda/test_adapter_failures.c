@@ -213,11 +213,16 @@ static void a_gpu_that_cannot_be_opened_leaves_nothing(void **state)
         "cuMemPoolGetAttribute", "cuMemPoolSetAttribute"};
     const struct hvd_cuda_options options = {.ordinal = 0};
     const struct hvd_cuda_options none = {.ordinal = 77};
+    struct CUmemPoolHandle_st *pool = NULL;
 
     (void)state;
+    assert_int_equal(cuDeviceGetMemPool(&pool, 0), HVD_CU_SUCCESS);
     for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
         struct hvd_device_port *port = NULL;
         struct hvd_err err = {0};
+        uint64_t kept = 0; /* so that it has to be set */
+        assert_int_equal(cuMemPoolSetAttribute(pool, HVD_CU_POOL_RELEASE_THRESHOLD, &kept),
+                         HVD_CU_SUCCESS);
         fake_gpu_fail(symbols[i], 1, CODE);
         if (hvd_cuda_create(&options, &port, &err) == HVD_OK)
             fail_msg("%s fails, and nothing came of it", symbols[i]);
