@@ -179,8 +179,15 @@ hvd_status_t hvd_mover_start(struct hvd_engine *e, struct hvd_set *set, struct h
 hvd_status_t hvd_mover_test(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                             struct hvd_err *err)
 {
+    const hvd_status_t st = e->transport->ops->test(e->transport, &f->move, err);
+
     (void)set;
-    return e->transport->ops->test(e->transport, &f->move, err);
+    if (st != HVD_ERR_UNAVAILABLE)
+        return st;
+    /* A rank is lost, which is no failure of this one. The transport's receive says which: the job
+     * ends for that. */
+    hvd_err_clear(err);
+    return HVD_INPROGRESS;
 }
 
 /* --- One collective of the transport ---------------------------------------------------------- */
