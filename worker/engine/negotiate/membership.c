@@ -277,10 +277,12 @@ hvd_status_t hvd_membership_end_for_stall(struct hvd_engine *e, const char *text
 
     if (world->own.negotiator)
         return hvd_negotiator_close(world->own.negotiator, text, err);
-    if (hvd_job_end_report(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
-        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
-    e->own.is_stall_reported = true;
-    note_report(e, text);
+    if (hvd_job_end_report(e, e->topology.rank, HVD_LEAVE_STALLED, text) == HVD_OK) {
+        e->own.is_stall_reported = true;
+        note_report(e, text);
+    } else {
+        hvd_job_end_of_all(e, text);
+    }
     return HVD_OK;
 }
 

@@ -46,7 +46,7 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
 hvd_status_t hvd_membership_lose(struct hvd_engine *e, int rank, struct hvd_err *err);
 
 /* Ends the job in order because of a stall that this rank has found, and sends all ranks the
- * text. Fails as hvd_control_send does. */
+ * text. If rank 0 is lost, ends it at once. HVD_ERR_NOMEM. */
 hvd_status_t hvd_membership_end_for_stall(struct hvd_engine *e, const char *text,
                                           struct hvd_err *err);
 

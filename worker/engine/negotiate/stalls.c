@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "worker/engine/negotiate/beats.h"
+#include "worker/engine/negotiate/job_end.h"
 #include "worker/engine/negotiate/membership.h"
 #include "worker/engine/state/end_cause.h"
 
@@ -69,10 +70,11 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
     if (is_orderly)
         return hvd_membership_end_for_stall(e, out, err);
-    /* In another set, rank 0 receives this like any failure of this rank. */
-    return set->id == 0 ? hvd_negotiator_leave(set->own.negotiator, (struct hvd_pos_range){.n = 1},
-                                               true, out, err)
-                        : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
+    if (set->id == 0)
+        return hvd_negotiator_leave(set->own.negotiator, (struct hvd_pos_range){.n = 1}, true, out,
+                                    err);
+    hvd_job_end_of_all(e, out);
+    return HVD_OK;
 }
 
 static int64_t leave_limit_ns(const struct hvd_engine *e)

@@ -78,7 +78,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
         st = check_devices(e, now_ns, err);
     if (st != HVD_OK || !hvd_stalls_is_due(e, now_ns))
         return st;
-    for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
+    for (uint32_t i = 0; i < e->n_sets && st == HVD_OK && !e->own.is_aborted; i++)
         if (e->sets[i] && (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK &&
             !e->own.is_aborted)
             st = hvd_stalls_check(e, e->sets[i], now_ns, err);

@@ -4,6 +4,7 @@
  */
 #include "tests/unit/support.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -173,6 +174,9 @@ static void expect_end(int victim, const char *name)
         is_in(err.msg, who, victim, rank);
         is_in(err.msg, name, victim, rank);
         is_in(err.msg, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", victim, rank);
+        if (strstr(err.msg, " failed: ")) /* who reports it has not */
+            fail_msg("%d of %d stands still, and rank %d hears: %s", victim, scene.size, rank,
+                     err.msg);
     }
 }
 
@@ -381,6 +385,46 @@ static void ranks_that_are_silent_are_named_whether_the_tensor_waits_for_them_or
     }
 }
 
+struct pair {
+    int rank;
+    uint32_t set;
+};
+
+static void *add_pair(void *arg)
+{
+    struct pair *p = arg;
+
+    assert_int_equal(
+        hvd_engine_add_set(scene.engines[p->rank], (const int[]){1, 2}, 2, &p->set, NULL), HVD_OK);
+    return NULL;
+}
+
+/* The coordinator of the set ends the job, and has not failed. */
+static void a_rank_that_stands_still_in_a_set_is_named_to_the_whole_job(void **state)
+{
+    struct pair pairs[3];
+    pthread_t threads[3];
+
+    (void)state;
+    open_scene(3, SHUTDOWN, NULL);
+    for (int rank = 0; rank < 3; rank++) {
+        pairs[rank].rank = rank;
+        assert_int_equal(pthread_create(&threads[rank], NULL, add_pair, &pairs[rank]), 0);
+    }
+    for (int rank = 0; rank < 3; rank++)
+        pthread_join(threads[rank], NULL);
+    scene.is_frozen[2] = true;
+    submit(1, pairs[1].set, "gradient");
+    pass(SHUTDOWN + 4 * TICK);
+    for (int rank = 0; rank < 2; rank++) {
+        struct hvd_err err = {0};
+        assert_int_equal(hvd_engine_check(scene.engines[rank], &err), HVD_ERR_SHUTDOWN);
+        is_in(err.msg, "shut down. Tensor gradient is stalled for longer than 4 seconds ", 2, rank);
+        is_in(err.msg, "it waits for rank 2 on host sim-0", 2, rank);
+    }
+    close_scene();
+}
+
 static void a_rank_that_goes_on_in_time_ends_nothing(void **state)
 {
     (void)state;
@@ -561,6 +605,7 @@ int main(void)
         cmocka_unit_test(rank_0_and_another_one_stand_still),
         cmocka_unit_test(ranks_that_are_silent_together_are_all_named),
         cmocka_unit_test(ranks_that_are_silent_are_named_whether_the_tensor_waits_for_them_or_not),
+        cmocka_unit_test(a_rank_that_stands_still_in_a_set_is_named_to_the_whole_job),
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
         cmocka_unit_test(data_that_moves_nowhere_while_all_answer_is_named),
         cmocka_unit_test(data_that_creeps_comes_to_its_end),
