@@ -485,7 +485,9 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
     if (transfer_ns > step->waited_ns)
         hvd_text_add(text, " and has not moved for %.3g seconds", seconds(step->waited_ns));
     if (f && hvd_staging_is_on_device(f)) {
-        hvd_text_add(text, ": the device of this rank is not done");
+        hvd_text_add(text, ": the GPU of ");
+        hvd_membership_add_ranks(e, &e->topology.rank, 1, text);
+        hvd_text_add(text, " is not done with its part");
     } else if (n_silent > 0) {
         add_silent(e, set, silent, n_silent, text);
     } else if (!f || waits_for_gpus(set, f)) {

@@ -507,7 +507,7 @@ static void staged_operations_have_their_own_words(void **state)
     pass(WARNING + 2 * TICK);
     is_in(scene.logs[0], "Tensor gradient (ALLREDUCE) has been in transfer for 2", 0);
     is_in(scene.logs[0], ", though all ranks answer: rank 0 on host sim-0 waits for ", 0);
-    is_in(scene.logs[1], ": the device of this rank is not done", 1);
+    is_in(scene.logs[1], ": the GPU of rank 1 on host sim-0 is not done with its part", 1);
     fake_ready_fire(scene.ready[1], false);
     pass(100 * MS);
     for (int rank = 0; rank < 3; rank++)
