@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cause.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "worker/core/backoff.h"
@@ -180,10 +181,19 @@ hvd_status_t hvd_engine_await(struct hvd_engine *e, struct hvd_device_event *eve
 
 hvd_status_t hvd_engine_check(struct hvd_engine *e, struct hvd_err *err)
 {
+    struct hvd_strview host, tensor;
     struct hvd_err why = {0};
+    hvd_status_t st = HVD_OK;
 
-    if (!atomic_load(&e->is_failing) && !atomic_load(&e->has_failed_device))
-        return HVD_OK;
+    if (!atomic_load(&e->is_failing) && !atomic_load(&e->has_failed_device)) {
+        /* After a stall, what is launched still ends well. A rank that has left is no failure. */
+        pthread_mutex_lock(&e->mu);
+        const char *cause = e->locked.cause;
+        if (cause && !hvd_cause_left(hvd_strview_of(cause), &host, &tensor))
+            st = HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", cause);
+        pthread_mutex_unlock(&e->mu);
+        return st;
+    }
     (void)HVD_FAIL(&why, HVD_ERR_SHUTDOWN, 0, "Horovod has been shut down.");
     return report_event(e, &why, err);
 }

@@ -576,8 +576,9 @@ HOROVOD_API horovod_status_t horovod_process_set_barrier(int id, horovod_error_t
  */
 
 /*
- * Returns HOROVOD_OK while the job goes on, and does not wait then. Once it has failed:
- * HOROVOD_ABORTED with the cause. Call it after a synchronization with the stream, before results
+ * Returns HOROVOD_OK while the job goes on, and does not wait then. Once it has failed, or a stall
+ * has ended it: HOROVOD_ABORTED with the cause. A rank that has called horovod_shutdown is no
+ * failure. Call it after a synchronization with the stream, before results
  * leave the program, for example in a checkpoint: behind a HOROVOD_OK they are right.
  */
 HOROVOD_API horovod_status_t horovod_check_job(horovod_error_t *err);

@@ -103,6 +103,7 @@ static void stall(struct run *r, int rank, const char *name)
     struct hvd_err err = {0};
 
     expect_status(r, rank, reduce(r, rank, name, &err), HVD_ERR_SHUTDOWN, err.msg);
+    expect_status(r, rank, hvd_engine_check(r->engines[rank], NULL), HVD_ERR_SHUTDOWN, err.msg);
     if (r->what != FROZEN && !strstr(err.msg, "is stalled for longer than 2 seconds"))
         expect_status(r, rank, HVD_ERR_INVALID, HVD_OK, err.msg);
 }
