@@ -97,7 +97,8 @@ void hvd_mover_compute(const struct hvd_fused_op *f);
 hvd_status_t hvd_mover_claim(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                              struct hvd_err *err);
 
-/* For start and test: perform f->move on the transport. */
+/* For start and test: perform f->move on the transport. With a lost rank it stays in progress, and
+ * the transport's receive ends the job. */
 hvd_status_t hvd_mover_start(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                              struct hvd_err *err);
 hvd_status_t hvd_mover_test(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
